@@ -25,7 +25,6 @@ import (
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	core "k8s.io/client-go/testing"
-	clientcache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -39,7 +38,6 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/testing/simulation"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	localservicefake "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned/fake"
-	localserviceinformers "github.com/localservice-dev/local-service-controller/pkg/generated/informers/externalversions/localservice/v1alpha1"
 )
 
 // fixture has the generated fake clients, for tests of one sync: objects go in, the test calls sync, and requests come
@@ -73,10 +71,12 @@ func newFixture(t *testing.T, labelAllPods bool, objects ...runtime.Object) *fix
 		f.add(tracker, o)
 	}
 	caches, err := cache.New(cache.Options{Kube: f.kube, Metadata: metadata,
-		LocalServices: func(namespace string) clientcache.SharedIndexInformer {
-			return localserviceinformers.NewLocalServiceInformer(f.client, namespace, 0, clientcache.Indexers{})
+		LocalServices: func(namespace string) cache.Reader {
+			localServices := f.client.LocalserviceV1alpha1().LocalServices(namespace)
+			return cache.NewReader(f.client, localServices.List, localServices.Watch)
 		},
-		NodeLabelKey: v1alpha1.DefaultNodeLabelKey, Pods: true, AllPods: labelAllPods, OnWatchError: defaultWatchError})
+		NodeLabelKey: v1alpha1.DefaultNodeLabelKey, Pods: true, AllPods: labelAllPods,
+		OnReadError: onReadError, OnRestore: onRestore})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,9 +101,11 @@ func metadataOf(apiVersion, kind string, o metav1.Object) *metav1.PartialObjectM
 	return partial
 }
 
-func defaultWatchError(string) clientcache.WatchErrorHandlerWithContext {
-	return clientcache.DefaultWatchErrorHandler
+func onReadError(ctx context.Context, resource string, err error) {
+	klog.FromContext(ctx).Error(err, "Cannot read", "resource", resource)
 }
+
+func onRestore(err error) { panic(err) }
 
 // fill fills the caches, and keeps them current until the end of the test. loop is that of the controller, which does
 // nothing by itself.
@@ -264,7 +266,7 @@ func (c *cluster) run(makeControllers func(app.Dependencies) (work func(context.
 	log := funcr.New(func(_, line string) { c.t.Log(line) }, funcr.Options{})
 	ctx, cancel := context.WithCancel(klog.NewContext(c.t.Context(), log))
 	deps, err := app.NewDependencies(c.endpoint.Config(), &c.options, app.Recorder{EventRecorder: recorder{c.record}},
-		defaultWatchError)
+		onReadError, onRestore)
 	if err != nil {
 		c.t.Fatal(err)
 	}

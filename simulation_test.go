@@ -17,7 +17,6 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -66,9 +65,7 @@ func (c quietClock) NewTicker(d time.Duration) clock.Ticker {
 func replicate(ctx context.Context, r simulation.Replica) {
 	ctx = klog.NewContext(ctx, funcr.New(func(_, line string) { r.Log(line) }, funcr.Options{}))
 	deps, err := app.NewDependencies(r.Config, simulated(), app.Recorder{EventRecorder: recorder{r.Record}},
-		func(string) cache.WatchErrorHandlerWithContext {
-			return func(context.Context, *cache.Reflector, error) {}
-		})
+		func(context.Context, string, error) {}, func(err error) { panic(err) })
 	if err != nil {
 		panic(err)
 	}

@@ -21,10 +21,8 @@ var remembering = []string{".", "internal/cache", "internal/metrics", "internal/
 // decides nothing after the call that filled it. Everything else belongs in the table of docs/design.md.
 var plumbing = map[string]string{
 	". localServiceController.nodeEvents":  "compared with itself within one sync",
-	"internal/cache Caches.gates":          "one for each of -namespaces, fixed at the start",
 	"internal/cache Pods.begun":            "closed once, when a LocalService first needs labels on pods",
 	"internal/cache Store.watched":         "the informers, whose stores are the caches; fixed at the start",
-	"internal/cache watched.gate":          "closed once, when a namespace may be watched",
 	"internal/metrics readyReasons":        "a constant",
 	"internal/plan Content.Annotations":    "part of one Service",
 	"internal/plan Content.Labels":         "part of one Service",

@@ -7,7 +7,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	dto "github.com/prometheus/client_model/go"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,7 +43,6 @@ func run() error {
 		LocalServices: func() iter.Seq[*v1alpha1.LocalService] {
 			return slices.Values([]*v1alpha1.LocalService{ls})
 		},
-		LastReceived: func() map[string]time.Time { return map[string]time.Time{"nodes": time.Now()} },
 	})
 	families, err := legacyregistry.DefaultGatherer.Gather()
 	if err != nil {

@@ -45,9 +45,21 @@ type Dependencies struct {
 }
 
 // Run waits until the cluster has what the controllers need, makes them, and runs them, while this instance leads,
-// until ctx is done. The function work must not return before all work has ended.
+// until ctx is done. The function work must not return before all work has ended. Run ends with an error if etcd was
+// restored from a backup: see cache.Reader.
 func Run(ctx context.Context, opts *Options, newControllers func(Dependencies) (work func(context.Context),
 	err error)) error {
+	running, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	err := run(running, stop, opts, newControllers)
+	if ctx.Err() == nil && running.Err() != nil {
+		return context.Cause(running)
+	}
+	return err
+}
+
+func run(ctx context.Context, onRestore func(error), opts *Options,
+	newControllers func(Dependencies) (work func(context.Context), err error)) error {
 	config, err := opts.restConfig()
 	if err != nil {
 		return err
@@ -65,12 +77,8 @@ func Run(ctx context.Context, opts *Options, newControllers func(Dependencies) (
 		"nodeLabelKey", opts.NodeLabelKey, "namespaces", opts.Namespaces, "leaderElection", opts.leaderElect,
 		"httpAddress", server.address, "metricsSecureAddress", server.metricsAddress)
 
-	cluster := preflight{host: config.Host, kube: deps.Kube, namespaces: opts.Namespaces,
-		labelPods: opts.LabelPods}
-	if opts.leaderElect {
-		cluster.leaseNamespace = opts.leaderElectionNamespace
-	}
-	if err := waitUntil(ctx, cluster.check, retryInterval); err != nil {
+	cluster := &preflight{host: config.Host, kube: deps.Kube, namespaces: opts.Namespaces}
+	if err := waitUntil(ctx, cluster.check); err != nil {
 		return nil // Stopped while waiting.
 	}
 	var stopEvents func()
@@ -78,11 +86,10 @@ func Run(ctx context.Context, opts *Options, newControllers func(Dependencies) (
 		return err
 	}
 	defer stopEvents()
-	if err := deps.addCaches(dyn, cluster.watchErrorHandler); err != nil {
+	if err := deps.addCaches(dyn, cluster.readErrors(), onRestore); err != nil {
 		return err
 	}
-	metrics.Register(&metrics.Collector{LocalServices: deps.Caches.LocalServices.All,
-		LastReceived: deps.Caches.LastReceived})
+	metrics.Register(&metrics.Collector{LocalServices: deps.Caches.LocalServices.All})
 	work, err := newControllers(deps)
 	if err != nil {
 		return err
@@ -92,12 +99,12 @@ func Run(ctx context.Context, opts *Options, newControllers func(Dependencies) (
 	waitForCaches := deps.Caches.Start(cachesCtx)
 	defer waitForCaches()
 	defer stopCaches() // After the workers: they read the caches until the end.
-	cluster.open(ctx, deps.Caches.Open)
 	if !deps.Caches.WaitForSync(ctx) {
 		return nil // Stopped while waiting.
 	}
 	server.ready.Store(true)
 	klog.FromContext(ctx).Info("Caches are filled")
+	cluster.reportOldSchema(ctx)
 	for range 2 { // Filling the caches took much more memory than they keep. A sync.Pool is freed at the second run.
 		debug.FreeOSMemory()
 	}
@@ -109,22 +116,23 @@ func Run(ctx context.Context, opts *Options, newControllers func(Dependencies) (
 }
 
 // NewDependencies makes Dependencies, for an API server that is known to have all that controllers need.
-func NewDependencies(config *rest.Config, opts *Options, recorder Recorder, onWatchError cache.OnWatchError) (
-	Dependencies, error) {
+func NewDependencies(config *rest.Config, opts *Options, recorder Recorder,
+	onReadError func(ctx context.Context, resource string, err error), onRestore func(error)) (Dependencies, error) {
 	deps, dyn, err := newClients(config, opts)
 	if err != nil {
 		return deps, err
 	}
 	deps.Recorder = recorder
-	return deps, deps.addCaches(dyn, onWatchError)
+	return deps, deps.addCaches(dyn, onReadError, onRestore)
 }
 
 // addCaches makes the caches; Start fills them.
-func (d *Dependencies) addCaches(dyn dynamic.Interface, onWatchError cache.OnWatchError) (err error) {
+func (d *Dependencies) addCaches(dyn dynamic.Interface,
+	onReadError func(ctx context.Context, resource string, err error), onRestore func(error)) (err error) {
 	d.Caches, err = cache.New(cache.Options{Kube: d.Kube, Metadata: d.Metadata,
-		LocalServices: cache.NewLocalServiceInformer(dyn, d.Options.resyncPeriod), Namespaces: d.Options.Namespaces,
+		LocalServices: cache.NewLocalServiceReader(dyn, d.Options.resyncPeriod), Namespaces: d.Options.Namespaces,
 		NodeLabelKey: d.Options.NodeLabelKey, Pods: d.Options.LabelPods, AllPods: d.Options.LabelAllPods,
-		OnWatchError: onWatchError})
+		OnReadError: onReadError, OnRestore: onRestore})
 	return err
 }
 

@@ -4,19 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"strings"
 	"time"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -27,8 +22,6 @@ const (
 	retryInterval = 2 * time.Second
 	// checkTimeout bounds one check.
 	checkTimeout = 10 * time.Second
-	// namespaceInterval is how often each namespace that lacks something is checked again: there may be many.
-	namespaceInterval = 10 * time.Second
 	// repeatInterval is how often the same complaint is logged again.
 	repeatInterval = 5 * time.Minute
 
@@ -40,16 +33,15 @@ const (
 	installRole = "grant them as in docs/reference/permissions.md"
 )
 
-// preflight finds the first thing that a cluster lacks.
+// preflight finds what a cluster lacks, and says what to do about it.
 type preflight struct {
-	host           string
-	kube           kubernetes.Interface
-	leaseNamespace string   // of the leader election's Lease, "" for none
-	namespaces     []string // to work in, none for all
-	labelPods      bool
+	host       string
+	kube       kubernetes.Interface
+	namespaces []string // to work in, none for all
 }
 
-// check returns what is missing and what to do about it, nil if nothing is.
+// check returns what is missing before the caches can be filled, nil if nothing is. Missing permissions show when they
+// are needed.
 func (c *preflight) check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -67,118 +59,13 @@ func (c *preflight) check(ctx context.Context) error {
 		return fmt.Errorf("the API server at %s cannot be reached: check -kubeconfig, and that the cluster "+
 			"runs"+causeSeparator+"%w", c.host, err)
 	}
-	needed := []permission{{"", "nodes", "", "", []string{"get", "list", "watch"}}}
-	if len(c.namespaces) == 0 {
-		needed = append(needed, c.permissionsIn(metav1.NamespaceAll)...)
-	}
-	if c.leaseNamespace != "" {
-		needed = append(needed,
-			permission{"coordination.k8s.io", "leases", "", c.leaseNamespace, []string{"get", "create", "update"}})
-	}
-	missing, err := c.missing(ctx, needed)
-	if len(missing) > 0 {
-		err = fmt.Errorf("permissions are missing: %s: %s", strings.Join(missing, ", "), c.install())
-	}
-	return err
-}
-
-// install says how to grant permissions.
-func (c *preflight) install() string {
-	if len(c.namespaces) > 0 {
-		return installRole
-	}
-	return installRBAC
-}
-
-// checkNamespace returns what a namespace does not grant, nil if it grants all. One that does not exist grants nothing.
-func (c *preflight) checkNamespace(ctx context.Context, namespace string) error {
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
-	defer cancel()
-	missing, err := c.missing(ctx, c.permissionsIn(namespace))
-	if len(missing) > 0 {
-		err = fmt.Errorf("namespace %s is skipped until it exists and permissions are granted there: %s: %s",
-			namespace, strings.Join(missing, ", "), c.install())
-	}
-	return err
-}
-
-// open opens each namespace that grants what is needed. It keeps checking the others until ctx is done.
-func (c *preflight) open(ctx context.Context, open func(namespace string)) {
-	for _, namespace := range c.namespaces {
-		check := func(ctx context.Context) error { return c.checkNamespace(ctx, namespace) }
-		if check(ctx) == nil {
-			open(namespace)
-			continue
-		}
-		go func() {
-			if waitUntil(ctx, check, namespaceInterval) == nil {
-				klog.FromContext(ctx).Info("The namespace is now watched", "namespace", namespace)
-				open(namespace)
-			}
-		}()
-	}
-}
-
-// permission is the permission to use some verbs on a resource.
-type permission struct {
-	group, resource, subresource, namespace string
-	verbs                                   []string
-}
-
-// permissionsIn returns the permissions that are needed in a namespace, or in all for "".
-func (c *preflight) permissionsIn(namespace string) []permission {
-	needed := []permission{
-		{v1alpha1.GroupName, "localservices", "", namespace, []string{"get", "list", "watch"}},
-		{v1alpha1.GroupName, "localservices", "status", namespace, []string{"update"}},
-		{"", "services", "", namespace, []string{"list", "watch", "create", "patch", "delete"}},
-		{"discovery.k8s.io", "endpointslices", "", namespace, []string{"list", "watch"}},
-		{"events.k8s.io", "events", "", namespace, []string{"create", "patch"}},
-	}
-	if c.labelPods {
-		needed = append(needed, permission{"", "pods", "", namespace, []string{"list", "watch", "patch"}})
-	}
-	return needed
-}
-
-// missing returns the needed permissions that are not granted to us.
-func (c *preflight) missing(ctx context.Context, needed []permission) (missing []string, err error) {
-	for _, p := range needed {
-		for _, verb := range p.verbs {
-			isAllowed, err := p.isAllowed(ctx, c.kube, verb)
-			switch {
-			case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
-				return nil, nil // Not authorized to review access: the work itself will show what is missing.
-			case err != nil:
-				return nil, fmt.Errorf("the API server at %s cannot review our permissions: %w", c.host, err)
-			case !isAllowed:
-				missing = append(missing, p.describe(verb))
-			}
-		}
-	}
-	return missing, nil
-}
-
-// isAllowed asks the API server whether a verb of a permission is granted to us.
-func (p *permission) isAllowed(ctx context.Context, kube kubernetes.Interface, verb string) (bool, error) {
-	review := &authorizationv1.SelfSubjectAccessReview{}
-	review.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
-		Verb: verb, Group: p.group, Resource: p.resource, Subresource: p.subresource, Namespace: p.namespace}
-	review, err := kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
-	return err == nil && review.Status.Allowed, err
-}
-
-func (p *permission) describe(verb string) string {
-	what := schema.GroupResource{Group: p.group, Resource: path.Join(p.resource, p.subresource)}.String()
-	if p.namespace != "" {
-		what += " in namespace " + p.namespace
-	}
-	return verb + " " + what
+	return nil
 }
 
 // waitUntil checks until nothing is missing, and logs what it waits for. Its error is that of ctx.
-func waitUntil(ctx context.Context, check func(context.Context) error, interval time.Duration) error {
+func waitUntil(ctx context.Context, check func(context.Context) error) error {
 	complaints := newComplaints()
-	return wait.PollUntilContextCancel(ctx, interval, true, func(ctx context.Context) (done bool, _ error) {
+	return wait.PollUntilContextCancel(ctx, retryInterval, true, func(ctx context.Context) (done bool, _ error) {
 		err := check(ctx)
 		if err == nil {
 			return true, ctx.Err()
@@ -186,17 +73,16 @@ func waitUntil(ctx context.Context, check func(context.Context) error, interval 
 		// The words of the cause may change with each attempt.
 		message, _, _ := strings.Cut(err.Error(), causeSeparator)
 		if ctx.Err() == nil && complaints.isNews("", message) {
-			klog.FromContext(ctx).Info("Waiting: "+err.Error(), "retryInterval", interval)
+			klog.FromContext(ctx).Info("Waiting: "+err.Error(), "retryInterval", retryInterval)
 		}
 		return false, nil
 	})
 }
 
-// watchErrorHandler logs why a resource cannot be listed or watched, but not at every retry of the reflector, which has
-// its own backoff.
-func (c *preflight) watchErrorHandler(resource string) cache.WatchErrorHandlerWithContext {
+// readErrors returns a function that logs why a resource cannot be listed or watched, but not at every attempt.
+func (c *preflight) readErrors() func(ctx context.Context, resource string, err error) {
 	complaints := newComplaints()
-	return func(ctx context.Context, _ *cache.Reflector, err error) {
+	return func(ctx context.Context, resource string, err error) {
 		message, harmless := c.explain(err)
 		logger := klog.FromContext(ctx)
 		switch {
@@ -210,6 +96,10 @@ func (c *preflight) watchErrorHandler(resource string) cache.WatchErrorHandlerWi
 }
 
 func (c *preflight) explain(err error) (message string, harmless bool) {
+	install := installRBAC
+	if len(c.namespaces) > 0 {
+		install = installRole
+	}
 	switch {
 	case apierrors.IsResourceExpired(err), apierrors.IsGone(err), utilnet.IsProbableEOF(err),
 		errors.Is(err, context.Canceled):
@@ -217,7 +107,7 @@ func (c *preflight) explain(err error) (message string, harmless bool) {
 	case apierrors.IsNotFound(err):
 		return "The cluster does not know this resource any more: " + installCRD, false
 	case apierrors.IsForbidden(err):
-		return "Permissions are missing: " + c.install(), false
+		return "Permissions are missing: " + install, false
 	case apierrors.IsUnauthorized(err):
 		return "The API server does not accept our credentials any more: check -kubeconfig", false
 	}

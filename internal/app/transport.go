@@ -8,13 +8,11 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
-
-	"github.com/localservice-dev/local-service-controller/internal/cache"
 )
 
 // observe makes the clients of a configuration log once when the API server becomes unreachable, and once when it is
 // reachable again: a watch that cannot be restarted reports nothing by itself. They also log each warning of the API
-// server once in a while, rather than for each write of a fan-out, and record when data for the caches arrives.
+// server once in a while, rather than for each write of a fan-out.
 func observe(config *rest.Config) {
 	var state atomic.Int32
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -38,9 +36,6 @@ type observer struct {
 
 func (o *observer) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := o.next.RoundTrip(r)
-	if err == nil {
-		cache.RecordResponse(r, response)
-	}
 	logger := klog.FromContext(r.Context())
 	switch {
 	case errors.Is(err, context.Canceled), r.Context().Err() != nil:

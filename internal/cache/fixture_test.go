@@ -24,11 +24,10 @@ func newCaches(t *testing.T, namespaces ...string) *Caches {
 func newCachesOf(t *testing.T, kube kubernetes.Interface, localServices dynamic.Interface,
 	namespaces ...string) *Caches {
 	t.Helper()
-	c, err := New(Options{Kube: kube, LocalServices: NewLocalServiceInformer(localServices, 0),
+	c, err := New(Options{Kube: kube, LocalServices: NewLocalServiceReader(localServices, 0),
 		Metadata: metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), NodeLabelKey: nodeLabelKey, Pods: true,
-		Namespaces: namespaces, OnWatchError: func(string) cache.WatchErrorHandlerWithContext {
-			return func(context.Context, *cache.Reflector, error) {} // The default one sleeps for years in a bubble.
-		}})
+		Namespaces: namespaces, OnReadError: func(context.Context, string, error) {},
+		OnRestore: func(err error) { t.Error(err) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +38,7 @@ func newCachesOf(t *testing.T, kube kubernetes.Interface, localServices dynamic.
 func show[T cache.Object](t *testing.T, store *Store[T], objects ...T) {
 	t.Helper()
 	for _, object := range objects {
-		if err := store.watched.of(metav1.NamespaceAll).GetIndexer().Add(object); err != nil {
+		if err := store.Indexer(metav1.NamespaceAll).Add(object); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -49,7 +48,7 @@ func show[T cache.Object](t *testing.T, store *Store[T], objects ...T) {
 func hide[T cache.Object](t *testing.T, store *Store[T], objects ...T) {
 	t.Helper()
 	for _, object := range objects {
-		if err := store.watched.of(metav1.NamespaceAll).GetIndexer().Delete(object); err != nil {
+		if err := store.Indexer(metav1.NamespaceAll).Delete(object); err != nil {
 			t.Fatal(err)
 		}
 	}

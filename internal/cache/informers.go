@@ -12,16 +12,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	coreinformers "k8s.io/client-go/informers/core/v1"
-	discoveryinformers "k8s.io/client-go/informers/discovery/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
+
+// namespaceTimeout is how long the start waits for one of several namespaces.
+const namespaceTimeout = 5 * time.Second
 
 const (
 	// readyByLocalService is the index of EndpointSlices with a ready endpoint, by the key of their LocalService.
@@ -51,54 +51,69 @@ type Caches struct {
 	HostnameSlices *Store[*HostnameSlice]
 	Pods           *Pods
 
-	gates gates // of the namespaces that are watched
+	namespaces []string // that are watched; metav1.NamespaceAll for all
 }
 
 // Options configure the caches.
 type Options struct {
 	Kube     kubernetes.Interface
 	Metadata metadata.Interface
-	// LocalServices makes an informer of the LocalServices of a namespace, or of all: see NewLocalServiceInformer.
-	LocalServices func(namespace string) cache.SharedIndexInformer
-	// Namespaces are watched, each once it is opened. If there are none, all are watched from the start.
+	// LocalServices reads the LocalServices of a namespace, or of all: see NewLocalServiceReader.
+	LocalServices func(namespace string) Reader
+	// Namespaces are watched. If there are none, all are.
 	Namespaces   []string
 	NodeLabelKey string
 	// Pods is true to watch pods once a LocalService needs labels on them, and AllPods to watch them from the start.
 	Pods, AllPods bool
-	OnWatchError  OnWatchError
+	// OnReadError is called with the error of a list or watch that has failed for a while. It is tried again.
+	OnReadError func(ctx context.Context, resource string, err error)
+	// OnRestore is called when etcd was restored from a backup. The caches are stale from then on.
+	OnRestore func(error)
 }
-
-// OnWatchError returns the handler of the errors of a watch.
-type OnWatchError func(resource string) cache.WatchErrorHandlerWithContext
 
 // New makes the caches. They are empty until Start.
 func New(o Options) (_ *Caches, err error) {
-	gates := newGates(o.Namespaces)
+	namespaces := o.Namespaces
+	if len(namespaces) == 0 {
+		namespaces = []string{metav1.NamespaceAll}
+	}
+	services := func(namespace string) Reader {
+		client := o.Kube.CoreV1().Services(namespace)
+		return NewReader(o.Kube, client.List, client.Watch)
+	}
+	nodes := func(string) Reader {
+		client := o.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("nodes"))
+		return NewReader(o.Metadata, client.List, client.Watch)
+	}
+	pods := func(namespace string) Reader {
+		client := o.Kube.CoreV1().Pods(namespace)
+		return NewReader(o.Kube, client.List, client.Watch).selecting("", scheduledPods)
+	}
+	slices := func(labels string) func(namespace string) Reader {
+		return func(namespace string) Reader {
+			client := o.Kube.DiscoveryV1().EndpointSlices(namespace)
+			return NewReader(o.Kube, client.List, client.Watch).selecting(labels, "")
+		}
+	}
 	c := &Caches{
-		gates: gates,
-		LocalServices: newStore("localservices."+v1alpha1.GroupName, gates, o.LocalServices, readLocalService,
-			cache.TypedIndexers[*v1alpha1.LocalService]{labelling: indexLabelling}, o.OnWatchError),
-		Nodes: &Nodes{newStore("nodes", newGates(nil), func(namespace string) cache.SharedIndexInformer {
-			return metadatainformer.NewFilteredMetadataInformer(o.Metadata,
-				corev1.SchemeGroupVersion.WithResource("nodes"), namespace, 0, cache.Indexers{}, nil).Informer()
-		}, trimNode, cache.TypedIndexers[*Node]{byHostname: indexHostname}, o.OnWatchError)},
-		Services: &Services{newStore("services", gates,
-			func(namespace string) cache.SharedIndexInformer {
-				return coreinformers.NewServiceInformer(o.Kube, namespace, 0, cache.Indexers{})
-			}, func(full *corev1.Service) (*Service, error) { return trimService(full, o.NodeLabelKey) },
-			cache.TypedIndexers[*Service]{byOwner: indexOwner}, o.OnWatchError)},
+		namespaces: namespaces,
+		LocalServices: newStore(&o, "localservices."+v1alpha1.GroupName, namespaces, o.LocalServices, readLocalService,
+			cache.TypedIndexers[*v1alpha1.LocalService]{labelling: indexLabelling}),
+		Nodes: &Nodes{newStore(&o, "nodes", []string{metav1.NamespaceAll}, nodes, trimNode,
+			cache.TypedIndexers[*Node]{byHostname: indexHostname})},
+		Services: &Services{newStore(&o, "services", namespaces, services,
+			func(full *corev1.Service) (*Service, error) { return trimService(full, o.NodeLabelKey) },
+			cache.TypedIndexers[*Service]{byOwner: indexOwner})},
 		// EndpointSlices have the labels of their Services, and ours have these.
-		EndpointSlices: newStore("endpointslices.discovery.k8s.io", gates,
-			endpointSlices(o.Kube, v1alpha1.OwnerLabelKey+","+o.NodeLabelKey), trimEndpointSlice,
-			cache.TypedIndexers[*EndpointSlice]{readyByLocalService: indexReady}, o.OnWatchError),
-		HostnameSlices: newStore("endpointslices.discovery.k8s.io", gates,
-			endpointSlices(o.Kube, v1alpha1.HostnamesLabelKey), trimHostnameSlice,
-			cache.TypedIndexers[*HostnameSlice]{byLocalService: indexByLocalService}, o.OnWatchError),
-		Pods: newPods(newStore("pods", gates, func(namespace string) cache.SharedIndexInformer {
-			return coreinformers.NewFilteredPodInformer(o.Kube, namespace, 0, cache.Indexers{},
-				func(list *metav1.ListOptions) { list.FieldSelector = scheduledPods })
-		}, func(full *corev1.Pod) (*Pod, error) { return trimPod(full, o.NodeLabelKey) },
-			cache.TypedIndexers[*Pod]{unlabelledByNamespace: indexUnlabelled}, o.OnWatchError)),
+		EndpointSlices: newStore(&o, "endpointslices.discovery.k8s.io", namespaces,
+			slices(v1alpha1.OwnerLabelKey+","+o.NodeLabelKey), trimEndpointSlice,
+			cache.TypedIndexers[*EndpointSlice]{readyByLocalService: indexReady}),
+		HostnameSlices: newStore(&o, "endpointslices.discovery.k8s.io", namespaces,
+			slices(v1alpha1.HostnamesLabelKey), trimHostnameSlice,
+			cache.TypedIndexers[*HostnameSlice]{byLocalService: indexByLocalService}),
+		Pods: newPods(newStore(&o, "pods", namespaces, pods,
+			func(full *corev1.Pod) (*Pod, error) { return trimPod(full, o.NodeLabelKey) },
+			cache.TypedIndexers[*Pod]{unlabelledByNamespace: indexUnlabelled})),
 	}
 	if o.AllPods {
 		c.Pods.begin()
@@ -109,18 +124,9 @@ func New(o Options) (_ *Caches, err error) {
 	return c, err
 }
 
-// endpointSlices makes informers of the EndpointSlices with some labels.
-func endpointSlices(kube kubernetes.Interface, selector string) func(namespace string) cache.SharedIndexInformer {
-	return func(namespace string) cache.SharedIndexInformer {
-		return discoveryinformers.NewFilteredEndpointSliceInformer(kube, namespace, 0, cache.Indexers{},
-			func(list *metav1.ListOptions) { list.LabelSelector = selector })
-	}
-}
-
 type runner interface {
 	run(context.Context)
 	HasSynced(namespace string) bool
-	lastReceived() (resource string, at time.Time)
 }
 
 // others returns all caches but that of LocalServices.
@@ -137,22 +143,31 @@ func (c *Caches) Start(ctx context.Context) (wait func()) {
 	for _, store := range c.others() {
 		running.Go(func() { store.run(ctx) })
 	}
-	for namespace := range c.gates {
+	for _, namespace := range c.namespaces {
 		running.Go(func() { c.runLocalServices(ctx, namespace) })
 	}
 	return running.Wait
 }
 
+// runLocalServices fills the cache of the LocalServices of a namespace. One of several namespaces may become readable
+// while workers run. So it waits until the other caches have synced there, by which a sync of a LocalService decides.
+func (c *Caches) runLocalServices(ctx context.Context, namespace string) {
+	others := func() bool { return hasSynced(c.others(), namespace) }
+	if namespace == metav1.NamespaceAll || cache.WaitForCacheSync(ctx.Done(), others) {
+		c.LocalServices.watched[namespace].RunWithContext(ctx)
+	}
+}
+
 // WaitForSync waits until the caches are filled and all handlers have seen what is in them. It returns false if ctx is
-// done first. It does not wait for namespaces that are not open yet.
+// done first. For one of several namespaces it waits only for a while, so that a namespace without permissions does not
+// hold up the others.
 func (c *Caches) WaitForSync(ctx context.Context) bool {
+	began := time.Now()
 	return cache.WaitForCacheSync(ctx.Done(), func() bool {
-		for namespace := range c.gates {
-			if c.isOpen(namespace) && !hasSynced(c.all(), namespace) {
-				return false
-			}
-		}
-		return c.Nodes.HasSynced(metav1.NamespaceAll)
+		return c.Nodes.HasSynced(metav1.NamespaceAll) && !slices.ContainsFunc(c.namespaces, func(namespace string) bool {
+			return !hasSynced(c.all(), namespace) &&
+				(namespace == metav1.NamespaceAll || time.Since(began) < namespaceTimeout)
+		})
 	})
 }
 

@@ -9,22 +9,20 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/dynamic/dynamicinformer"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// NewLocalServiceInformer makes informers of LocalServices as they are stored. A typed client could read none of them
-// if one did not fit the type, for example because the CustomResourceDefinition is older or was edited. After each
-// resync period, 0 for never, all are reported as changed.
-func NewLocalServiceInformer(client dynamic.Interface,
-	resync time.Duration) func(namespace string) cache.SharedIndexInformer {
-	return func(namespace string) cache.SharedIndexInformer {
-		return dynamicinformer.NewFilteredDynamicInformer(client,
-			v1alpha1.SchemeGroupVersion.WithResource("localservices"), namespace, resync, cache.Indexers{},
-			nil).Informer()
+// NewLocalServiceReader reads LocalServices as they are stored. A typed client could read none of them if one did not
+// fit the type, for example because the CustomResourceDefinition is older or was edited. After
+// each resync period, 0 for never, all are reported as changed.
+func NewLocalServiceReader(client dynamic.Interface, resync time.Duration) func(namespace string) Reader {
+	return func(namespace string) Reader {
+		resource := client.Resource(v1alpha1.SchemeGroupVersion.WithResource("localservices")).Namespace(namespace)
+		reader := NewReader(client, resource.List, resource.Watch)
+		reader.resync = resync
+		return reader
 	}
 }
 

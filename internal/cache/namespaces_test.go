@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -20,8 +21,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// TestNamespaces: one of two namespaces is opened at the start, the other one later. Each has its own objects, and its
-// LocalServices are reported last. No other namespace is requested.
+// TestNamespaces: one of two namespaces can be read at the start, the other one later. The start does not wait for it.
+// Each has its own objects, and its LocalServices are reported last. No other namespace is requested.
 func TestNamespaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var all, localServices []runtime.Object
@@ -43,11 +44,17 @@ func TestNamespaces(t *testing.T) {
 			map[schema.GroupVersionResource]string{
 				v1alpha1.SchemeGroupVersion.WithResource("localservices"): "LocalServiceList",
 			}, localServices...)
-		tried := map[string]bool{} // Services come later than the rest.
+		tried, opened := map[string]bool{}, map[string]bool{"a": true}
+		kube.PrependReactor("list", "*", func(a core.Action) (bool, runtime.Object, error) {
+			if opened[a.GetNamespace()] || a.GetNamespace() == "" {
+				return false, nil, nil
+			}
+			return true, nil, apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no"))
+		})
 		kube.PrependReactor("list", "services", func(a core.Action) (bool, runtime.Object, error) {
 			wasTried := tried[a.GetNamespace()]
 			tried[a.GetNamespace()] = true
-			return !wasTried, nil, errors.New("busy")
+			return !wasTried, nil, errors.New("busy") // Services come later than the rest.
 		})
 		c := newCachesOf(t, kube, dynamic, "a", "b")
 		var reported []string
@@ -87,14 +94,13 @@ func TestNamespaces(t *testing.T) {
 				t.Errorf("there are %d pods, want %d", len(pods), n)
 			}
 		}
-		c.Open("a")
 		wait := c.Start(t.Context())
 		t.Cleanup(wait)
 		if !c.WaitForSync(t.Context()) {
 			t.Fatal("the caches have not synced")
 		}
 		want("a")
-		c.Open("b")
+		opened["b"], tried["b"] = true, false
 		want("a", "b")
 		for _, actions := range [][]core.Action{kube.Actions(), dynamic.Actions()} {
 			for _, action := range actions {

@@ -8,10 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
 )
 
 // syncedUpTo is a store that has observed its resource up to a resource version.
@@ -193,15 +191,12 @@ func watchedStore(t *testing.T, watcher watch.Interface, listed ...*corev1.Servi
 	for _, service := range listed {
 		list.Items = append(list.Items, *service)
 	}
-	informer := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) { return list, nil },
-		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
-			return watcher, nil
-		},
-	}, noWatchList{}), &corev1.Service{}, 0, cache.Indexers{})
-	store := newStore("services", newGates(nil), func(string) cache.SharedIndexInformer { return informer },
-		func(full *corev1.Service) (*Service, error) { return trimService(full, nodeLabelKey) }, nil,
-		func(string) cache.WatchErrorHandlerWithContext { return cache.DefaultWatchErrorHandler })
+	reader := NewReader(noWatchList{},
+		func(context.Context, metav1.ListOptions) (*corev1.ServiceList, error) { return list, nil },
+		func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watcher, nil })
+	store := newStore(&Options{OnReadError: func(context.Context, string, error) {}}, "services",
+		[]string{metav1.NamespaceAll}, func(string) Reader { return reader },
+		func(full *corev1.Service) (*Service, error) { return trimService(full, nodeLabelKey) }, nil)
 	go store.run(t.Context())
 	time.Sleep(time.Second)
 	synctest.Wait()

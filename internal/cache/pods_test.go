@@ -67,8 +67,7 @@ func TestPodsHaveSynced(t *testing.T) {
 	if c.Pods.HasSynced("default") {
 		t.Error("known before the watch has begun")
 	}
-	first, _ := c.all()[0].lastReceived()
-	if want := "localservices." + v1alpha1.GroupName; first != want {
-		t.Errorf("%s comes first, want %s", first, want)
+	if c.all()[0] != runner(c.LocalServices) {
+		t.Error("whether pods are watched is asked first")
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"iter"
 	"slices"
 	"sync"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -15,28 +14,27 @@ import (
 
 // Store gives access to the cache of one resource, whose objects are of type T, a pointer. They must not be changed.
 type Store[T cache.Object] struct {
-	resource string
-	watched  byNamespace[*watched[T]] // fixed at the start
+	watched byNamespace[*watched[T]] // fixed at the start
 }
 
 // watched is a resource in one namespace, or in all.
 type watched[T cache.Object] struct {
 	cache.TypedSharedIndexInformer[T]
-	gate     <-chan struct{} // closed when the namespace is opened
-	received received
-	synced   []cache.InformerSynced // of the informer and of its handlers
+	synced []cache.InformerSynced // of the informer and of its handlers
 }
 
-// newStore makes a store with an informer for each gate. trim keeps only the fields of an object that are read. The
-// setters of an informer can fail only after it has started.
-func newStore[T cache.Object, Full any](resource string, gates gates,
-	newInformer func(namespace string) cache.SharedIndexInformer, trim func(Full) (T, error),
-	indexers cache.TypedIndexers[T], onWatchError OnWatchError) *Store[T] {
-	s := &Store[T]{resource: resource, watched: byNamespace[*watched[T]]{}}
-	for namespace, gate := range gates {
-		informer := cache.NewTypedSharedIndexInformer[T](newInformer(namespace))
-		s.watched[namespace] = &watched[T]{TypedSharedIndexInformer: informer, gate: gate,
-			synced: []cache.InformerSynced{informer.HasSynced}}
+// newStore makes a store with an informer for each namespace. trim keeps only the fields of an object that are read.
+// The setters of an informer can fail only after it has started.
+func newStore[T cache.Object, Full any](o *Options, resource string, namespaces []string,
+	readerOf func(namespace string) Reader, trim func(Full) (T, error), indexers cache.TypedIndexers[T]) *Store[T] {
+	s := &Store[T]{watched: byNamespace[*watched[T]]{}}
+	for _, namespace := range namespaces {
+		reader := readerOf(namespace)
+		reader.resource, reader.onError, reader.onRestore = place(resource, namespace), o.OnReadError, o.OnRestore
+		informer := cache.NewTypedSharedIndexInformer[T](cache.NewSharedIndexInformerWithOptions(
+			reader.listerWatcher(), nil, cache.SharedIndexInformerOptions{ObjectDescription: reader.resource,
+				ResyncPeriod: reader.resync, Indexers: cache.Indexers{}}))
+		s.watched[namespace] = &watched[T]{informer, []cache.InformerSynced{informer.HasSynced}}
 		utilruntime.Must(informer.SetTransform(func(obj any) (any, error) {
 			if full, ok := obj.(Full); ok {
 				return trim(full)
@@ -44,7 +42,8 @@ func newStore[T cache.Object, Full any](resource string, gates gates,
 			return obj, nil // Trimmed before, or a tombstone.
 		}))
 		utilruntime.Must(informer.AddTypedIndexers(indexers))
-		utilruntime.Must(informer.SetWatchErrorHandlerWithContext(onWatchError(place(resource, namespace))))
+		utilruntime.Must(informer.SetWatchErrorHandlerWithContext(
+			func(ctx context.Context, _ *cache.Reflector, err error) { o.OnReadError(ctx, reader.resource, err) }))
 	}
 	return s
 }
@@ -98,6 +97,9 @@ func (s *Store[T]) byIndex(namespace, index, value string) []T {
 	return objs
 }
 
+// Indexer returns the cache of a namespace, for tests that fill it without an API server.
+func (s *Store[T]) Indexer(namespace string) cache.Indexer { return s.watched.of(namespace).GetIndexer() }
+
 // lastSyncedVersion returns the resource version up to which the cache has observed a namespace.
 func (s *Store[T]) lastSyncedVersion(namespace string) string {
 	if informer := s.watched.of(namespace); informer != nil {
@@ -133,28 +135,9 @@ func (s *Store[T]) OnChange(changed func(before, after T)) error {
 func (s *Store[T]) run(ctx context.Context) {
 	var running sync.WaitGroup
 	for _, w := range s.watched {
-		running.Go(func() { w.run(ctx) })
+		running.Go(func() { w.RunWithContext(ctx) })
 	}
 	running.Wait()
-}
-
-// run fills the cache once the namespace is opened, until ctx is done.
-func (w *watched[T]) run(ctx context.Context) {
-	select {
-	case <-ctx.Done():
-	case <-w.gate:
-		w.RunWithContext(w.received.in(ctx))
-	}
-}
-
-// lastReceived returns the time of the watch that is furthest behind, of those that have received something.
-func (s *Store[T]) lastReceived() (resource string, at time.Time) {
-	for _, w := range s.watched {
-		if last := w.received.at(); !last.IsZero() && (at.IsZero() || last.Before(at)) {
-			at = last
-		}
-	}
-	return s.resource, at
 }
 
 // HasSynced reports whether the handlers have seen all objects of a namespace that existed when the watch began.

@@ -4,7 +4,6 @@ import (
 	"iter"
 	"slices"
 	"strconv"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-base/metrics"
@@ -28,8 +27,6 @@ var (
 		"(with a ready endpoint).", "state")
 	invalidDesc = desc("invalid", "1 for each LocalService whose spec cannot be turned into Services, or cannot even "+
 		"be read.", "namespace", "name")
-	cacheAgeDesc = desc("cache_age_seconds", "Time since the API server has sent anything for the cache of a "+
-		"resource: at rest it sends a bookmark about every minute.", "resource")
 )
 
 func desc(name, help string, labels ...string) *metrics.Desc {
@@ -64,14 +61,12 @@ type Collector struct {
 	metrics.BaseStableCollector
 	// LocalServices returns all that the cache has.
 	LocalServices func() iter.Seq[*v1alpha1.LocalService]
-	// LastReceived returns when the API server last sent something for the cache of each resource.
-	LastReceived func() map[string]time.Time
 }
 
 // DescribeWithStability describes the metrics.
 func (c *Collector) DescribeWithStability(ch chan<- *metrics.Desc) {
 	for _, d := range []*metrics.Desc{conditionsDesc, objectsDesc, servicesDesc, namespaceServicesDesc, namesDesc,
-		invalidDesc, cacheAgeDesc} {
+		invalidDesc} {
 		ch <- d
 	}
 }
@@ -135,9 +130,6 @@ func (c *Collector) CollectWithStability(ch chan<- metrics.Metric) {
 	}
 	gauge(namesDesc, names, "desired")
 	gauge(namesDesc, ready, "ready")
-	for resource, at := range c.LastReceived() {
-		ch <- metrics.NewLazyConstMetric(cacheAgeDesc, metrics.GaugeValue, time.Since(at).Seconds(), resource)
-	}
 }
 
 // zeroConditions returns the series of conditions that exist before the first LocalService has the condition.

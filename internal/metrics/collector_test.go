@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
@@ -53,11 +52,10 @@ func series(t testing.TB, gatherer metrics.Gatherer) map[string]float64 {
 	return out
 }
 
-// collector returns a collector of LocalServices, and of when something was received for caches.
-func collector(received map[string]time.Time, all ...*v1alpha1.LocalService) *Collector {
+// collector returns a collector of LocalServices.
+func collector(all ...*v1alpha1.LocalService) *Collector {
 	return &Collector{
-		LocalServices: func() iter.Seq[*v1alpha1.LocalService] { return slices.Values(all) },
-		LastReceived:  func() map[string]time.Time { return received }}
+		LocalServices: func() iter.Seq[*v1alpha1.LocalService] { return slices.Values(all) }}
 }
 
 func localService(name string, mode v1alpha1.Mode, nodes, services, ready int32,
@@ -75,9 +73,8 @@ func is(name, status, reason string) metav1.Condition {
 // TestCollector: the collector counts LocalServices, whatever their status contains.
 func TestCollector(t *testing.T) {
 	registry := metrics.NewKubeRegistry()
-	registry.CustomMustRegister(collector(nil,
-		localService("fine", "", 5, 5, 4, is("Ready", "True", "ServicesInPlace"),
-			is("Conflicted", "False", "NoConflict")),
+	registry.CustomMustRegister(collector(localService("fine", "", 5, 5, 4, is("Ready", "True", "ServicesInPlace"),
+		is("Conflicted", "False", "NoConflict")),
 		localService("too", v1alpha1.ModeServices, 3, 3, 3, is("Ready", "True", "ServicesInPlace")),
 		localService("taken", "", 10, 5, 5, is("Ready", "False", "NameTaken"), is("Conflicted", "True", "NameTaken")),
 		localService("names", v1alpha1.ModeHostnames, 100, 1, 90, is("Ready", "False", "WriteFailed")),
@@ -131,7 +128,7 @@ func TestNamespaceServices(t *testing.T) {
 		return ls
 	}
 	registry := metrics.NewKubeRegistry()
-	registry.CustomMustRegister(collector(nil, in("a", "", "", 800, 10), in("a", "", v1alpha1.ModeServices, 0, 300),
+	registry.CustomMustRegister(collector(in("a", "", "", 800, 10), in("a", "", v1alpha1.ModeServices, 0, 300),
 		in("a", "None", "", 5000, 5000), in("a", "", v1alpha1.ModeHostnames, 100, 2), in("b", "None", "", 1, 1)))
 	got := series(t, registry)
 	maps.DeleteFunc(got, func(name string, _ float64) bool { return !strings.HasPrefix(name, "namespace_services") })
@@ -145,23 +142,9 @@ func TestNamespaceServices(t *testing.T) {
 	}
 }
 
-// TestCacheAge: the age is the time since something was received. Before that there is none.
-func TestCacheAge(t *testing.T) {
-	registry, received := metrics.NewKubeRegistry(), map[string]time.Time{}
-	registry.CustomMustRegister(collector(received))
-	if _, there := series(t, registry)["cache_age_seconds{resource=nodes}"]; there {
-		t.Error("there is an age before anything was received")
-	}
-	received["nodes"] = time.Now().Add(-time.Minute)
-	if age := series(t, registry)["cache_age_seconds{resource=nodes}"]; age < 60 || age > 120 {
-		t.Errorf("the age is %g s", age)
-	}
-}
-
 // TestLint: names, units and help texts follow the rules of Prometheus, and every metric has a prefix and is ALPHA.
 func TestLint(t *testing.T) {
-	Register(collector(map[string]time.Time{"nodes": time.Now()},
-		localService("demo", "", 1, 1, 1, is("Ready", "False", "InvalidSpec"))))
+	Register(collector(localService("demo", "", 1, 1, 1, is("Ready", "False", "InvalidSpec"))))
 	families := gather(t, legacyregistry.DefaultGatherer)
 	problems, err := promlint.NewWithMetricFamilies(families).Lint()
 	if err != nil {
@@ -176,7 +159,7 @@ func TestLint(t *testing.T) {
 		}
 	}
 	// This list is complete: each metric has a series from the start, or got one above.
-	if want := len(own) + 7; len(families) != want {
+	if want := len(own) + 6; len(families) != want {
 		t.Errorf("%d metrics, want %d", len(families), want)
 	}
 }

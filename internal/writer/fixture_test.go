@@ -88,17 +88,12 @@ func newFixture(t *testing.T, concurrency int, edit ...func(*v1alpha1.LocalServi
 		return true, &metav1.PartialObjectMetadata{}, f.onNode(a.(core.GetAction).GetName())
 	})
 	f.kube.PrependReactor("*", "services", f.react)
-	informer := clientcache.NewSharedIndexInformer(&clientcache.ListWatch{}, &v1alpha1.LocalService{}, 0,
-		clientcache.Indexers{})
 	caches, err := cache.New(cache.Options{Kube: f.kube, Metadata: metadata, NodeLabelKey: v1alpha1.DefaultNodeLabelKey,
-		LocalServices: func(string) clientcache.SharedIndexInformer { return informer },
-		OnWatchError: func(string) clientcache.WatchErrorHandlerWithContext {
-			return clientcache.DefaultWatchErrorHandler
-		}})
+		LocalServices: func(string) cache.Reader { return cache.Reader{} }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.cached = informer.GetIndexer()
+	f.cached = caches.LocalServices.Indexer(metav1.NamespaceAll)
 	f.cache(f.ls)
 	f.deps = Dependencies{Kube: f.kube, Metadata: metadata, Caches: caches, Observed: cache.NewObserved(),
 		Refusals: NewRefusals(), Shuffle: inOrder}

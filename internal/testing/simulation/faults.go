@@ -149,7 +149,8 @@ func (e *Endpoint) Heal() {
 // WithoutStreamedLists makes the API server refuse streamed lists, as before Kubernetes 1.34.
 func (e *Endpoint) WithoutStreamedLists() { e.faults.noLists = true }
 
-// Requests returns the requests that the endpoint has received since a time, without watches.
+// Requests returns the requests that the endpoint has received since a time, without watches, and without the lists of
+// one object with which they begin.
 func (e *Endpoint) Requests(since time.Time) []Request {
 	e.faults.mu.Lock()
 	defer e.faults.mu.Unlock()
@@ -167,7 +168,7 @@ func (f *faults) receive(what string) int {
 }
 
 func (f *faults) record(r *request) {
-	if r.verb == "watch" {
+	if r.verb == "watch" || r.query.Get("limit") == "1" {
 		return
 	}
 	f.mu.Lock()

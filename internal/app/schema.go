@@ -1,0 +1,89 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// schema is the part of an OpenAPI schema that says which fields there are.
+type schema struct {
+	Properties map[string]schema         `json:"properties"`
+	Items      *schema                   `json:"items"`
+	Kinds      []metav1.GroupVersionKind `json:"x-kubernetes-group-version-kind"`
+}
+
+// reportOldSchema logs which fields the CustomResourceDefinition lacks. The API server drops them from each LocalService
+// in silence: without its nodeSelectorTerms, one would select all nodes.
+func (c *preflight) reportOldSchema(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	lacks, err := c.lackingFields(ctx)
+	logger := klog.FromContext(ctx)
+	switch {
+	case err != nil:
+		logger.V(2).Info("Cannot compare the CustomResourceDefinition with this version", "err", err)
+	case len(lacks) > 0:
+		logger.Error(nil, "The CustomResourceDefinition is older than the controller: the API server drops fields "+
+			"from LocalServices, as if nobody had set them: "+installCRD, "fields", lacks)
+	}
+}
+
+// lackingFields returns the fields of a LocalService that the API server does not know.
+func (c *preflight) lackingFields(ctx context.Context) ([]string, error) {
+	gv := v1alpha1.SchemeGroupVersion
+	data, err := c.kube.Discovery().RESTClient().Get().AbsPath("/openapi/v3/apis", gv.Group, gv.Version).Do(ctx).Raw()
+	if err != nil {
+		return nil, err
+	}
+	var document struct {
+		Components struct {
+			Schemas map[string]schema `json:"schemas"`
+		} `json:"components"`
+	}
+	if err := json.Unmarshal(data, &document); err != nil {
+		return nil, err
+	}
+	kind := metav1.GroupVersionKind(gv.WithKind(v1alpha1.Kind))
+	for _, s := range document.Components.Schemas {
+		if slices.Contains(s.Kinds, kind) {
+			return append(s.Properties["spec"].lacks(reflect.TypeFor[v1alpha1.LocalServiceSpec](), "spec"),
+				s.Properties["status"].lacks(reflect.TypeFor[v1alpha1.LocalServiceStatus](), "status")...), nil
+		}
+	}
+	return nil, fmt.Errorf("the OpenAPI document of %s has no %s", gv, v1alpha1.Kind)
+}
+
+// lacks returns the fields of a type that a schema does not have. A schema without properties allows any, or is that of
+// a scalar.
+func (s schema) lacks(t reflect.Type, path string) (lacking []string) {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		if t.Kind() == reflect.Slice && s.Items != nil {
+			s = *s.Items
+		}
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct || len(s.Properties) == 0 {
+		return nil
+	}
+	for _, field := range reflect.VisibleFields(t) {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if name == "" || len(field.Index) > 1 {
+			continue
+		}
+		if property, exists := s.Properties[name]; exists {
+			lacking = append(lacking, property.lacks(field.Type, path+"."+name)...)
+		} else {
+			lacking = append(lacking, path+"."+name)
+		}
+	}
+	return lacking
+}

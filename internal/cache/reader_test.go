@@ -1,0 +1,189 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+)
+
+// apiServer lists and watches Services in a test.
+type apiServer struct {
+	revision string
+	answer   func() error // of lists and watches; nil for success
+	asked    []time.Duration
+	began    time.Time
+	options  []metav1.ListOptions
+	reported []time.Duration // when errors were reported
+	restored error
+}
+
+func (a *apiServer) request(options metav1.ListOptions) error {
+	a.asked = append(a.asked, time.Since(a.began))
+	a.options = append(a.options, options)
+	if a.answer == nil {
+		return nil
+	}
+	return a.answer()
+}
+
+func (a *apiServer) reader() cache.ListerWatcherWithContext {
+	a.began = time.Now()
+	reader := NewReader(nil, func(_ context.Context, options metav1.ListOptions) (*corev1.ServiceList, error) {
+		return &corev1.ServiceList{ListMeta: metav1.ListMeta{ResourceVersion: a.revision}}, a.request(options)
+	}, func(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
+		return watch.NewFake(), a.request(options)
+	}).selecting("labels", "fields")
+	reader.resource = "services"
+	reader.onError = func(context.Context, string, error) { a.reported = append(a.reported, time.Since(a.began)) }
+	reader.onRestore = func(err error) { a.restored = err }
+	return cache.ToListerWatcherWithContext(reader.listerWatcher())
+}
+
+func answered(code int) error {
+	return apierrors.NewGenericServerResponse(code, "get", corev1.Resource("services"), "", "cannot", 0, false)
+}
+
+// TestReadsPersist: what fails is tried again every few seconds, and is reported only if it has failed for a while.
+// What the reflector must handle is returned at once.
+func TestReadsPersist(t *testing.T) {
+	refused, expired := errors.New("connection refused"), apierrors.NewResourceExpired("too old")
+	for name, c := range map[string]struct {
+		err    error
+		lasts  time.Duration
+		passes bool // or it is returned at once
+	}{
+		"RBAC knows no roles yet": {answered(http.StatusForbidden), 3 * time.Second, true},
+		"an outage":               {refused, 40 * time.Second, true},
+		"permissions are missing": {answered(http.StatusForbidden), time.Minute, true},
+		"nobody knows us":         {answered(http.StatusUnauthorized), time.Minute, true},
+		"there is no CRD":         {answered(http.StatusNotFound), time.Minute, true},
+		"it starts":               {answered(http.StatusServiceUnavailable), time.Minute, true},
+		"it has too much to do":   {answered(http.StatusTooManyRequests), time.Minute, true},
+		"its database fails":      {answered(http.StatusInternalServerError), time.Minute, true},
+		"the version is too old":  {expired, time.Minute, false},
+		"the version is too new":  {answered(http.StatusGatewayTimeout), time.Minute, false},
+		"it cannot stream lists":  {answered(http.StatusUnprocessableEntity), time.Minute, false},
+	} {
+		for _, verb := range []string{"list", "watch"} {
+			t.Run(name+"/"+verb, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					a := &apiServer{}
+					reader := a.reader()
+					a.answer = func() error {
+						if time.Since(a.began) < c.lasts {
+							return c.err
+						}
+						return nil
+					}
+					var err error
+					if verb == "list" {
+						_, err = reader.ListWithContext(t.Context(), metav1.ListOptions{})
+					} else {
+						_, err = reader.WatchWithContext(t.Context(), metav1.ListOptions{})
+					}
+					took := time.Since(a.began)
+					if !c.passes {
+						if !errors.Is(err, c.err) || took > 0 {
+							t.Errorf("%v after %s", err, took)
+						}
+						return
+					}
+					if late := took - c.lasts; err != nil || late > 5*time.Second {
+						t.Errorf("%v after %s", err, took)
+					}
+					if len(a.asked) > 6+int(c.lasts/(3*time.Second)) {
+						t.Errorf("asked at %v", a.asked)
+					}
+					if (len(a.reported) > 0) != (c.lasts > reportAfter) || len(a.reported) > 0 &&
+						(a.reported[0] < reportAfter || a.reported[0] > reportAfter+5*time.Second) {
+						t.Errorf("reported at %v", a.reported)
+					}
+					if o := a.options[0]; o.LabelSelector != "labels" || o.FieldSelector != "fields" {
+						t.Errorf("the options are %v", o)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestReadsEnd: a list or watch that fails ends with its context.
+func TestReadsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &apiServer{answer: func() error { return answered(http.StatusForbidden) }}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := a.reader().ListWithContext(ctx, metav1.ListOptions{}); err == nil ||
+			time.Since(a.began) != time.Minute {
+			t.Errorf("%v after %s", err, time.Since(a.began))
+		}
+	})
+}
+
+// TestRestore: a watch begins only if etcd has at least the revision that was read before. Otherwise it was restored,
+// which is reported. That is no reason to report errors.
+func TestRestore(t *testing.T) {
+	for _, c := range []struct {
+		read, now string
+		asks      int
+		restored  bool
+	}{
+		{"", "5", 1, false},
+		{"0", "5", 1, false},
+		{"1000", "1000", 2, false},
+		{"999", "1000", 2, false}, // Revisions are numbers.
+		{"1000", "999", 1, true},
+		{"1000", "7", 1, true},
+	} {
+		t.Run(fmt.Sprintf("%s, %s", c.read, c.now), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := &apiServer{revision: c.now}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				w, err := a.reader().WatchWithContext(ctx, metav1.ListOptions{ResourceVersion: c.read})
+				if (w == nil) != c.restored || (err != nil) != c.restored || (a.restored != nil) != c.restored {
+					t.Errorf("%v, %v; reported: %v", w, err, a.restored)
+				}
+				if len(a.asked) != c.asks || len(a.reported) > 0 {
+					t.Errorf("asked %v, with errors %v", a.options, a.reported)
+				}
+				if c.asks == 2 && a.options[0] != (metav1.ListOptions{Limit: 1}) {
+					t.Errorf("the revision is asked for with %v", a.options[0])
+				}
+				if c.restored && !strings.Contains(a.restored.Error(), "services: revision "+c.now+" now, "+c.read+" before") {
+					t.Error(a.restored)
+				}
+			})
+		})
+	}
+}
+
+// TestRevisionIsNotKnown: a watch does not begin before its revision has been compared.
+func TestRevisionIsNotKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &apiServer{revision: "7"}
+		a.answer = func() error {
+			if len(a.asked) < 3 {
+				return answered(http.StatusForbidden)
+			}
+			return nil
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		_, _ = a.reader().WatchWithContext(ctx, metav1.ListOptions{ResourceVersion: "1000"})
+		if a.restored == nil || len(a.asked) != 3 {
+			t.Errorf("asked at %v: %v", a.asked, a.restored)
+		}
+	})
+}
