@@ -46,17 +46,6 @@ func TestPermissionsAreDocumented(t *testing.T) {
 	}
 }
 
-// owners are the resources that the controller reads only if a pod of theirs has a wrong label.
-var owners = []string{"replicasets", "daemonsets", "statefulsets", "jobs", "replicationcontrollers"}
-
-// isAskedFor reports whether the controller checks a permission before it starts. Finalizers matter only with an
-// admission plug-in, writes of EndpointSlices only with mode Hostnames, which has a condition for them, and owners of
-// pods hardly ever.
-func isAskedFor(p framework.Permission) bool {
-	isOfSlices := strings.HasPrefix(p.Resource, "endpointslices") && p.Verb != "list" && p.Verb != "watch"
-	return !strings.HasSuffix(p.Resource, "/finalizers") && !isOfSlices && !slices.Contains(owners, p.Resource)
-}
-
 // complaint is the text in the log when the API server refuses what the permission is for.
 func complaint(p framework.Permission) string {
 	if strings.HasSuffix(p.Resource, "/finalizers") {
@@ -97,9 +86,9 @@ metadata: {name: restricted-endpoints}
 spec: {policyName: restricted-endpoints, validationActions: [Deny]}
 `
 
-// TestEachPermission removes each permission, one at a time. The controller reports that when it starts. If it may not
-// review its permissions, it works until it needs the missing one, and then reports what it cannot do. A permission
-// that is never missed is not needed. Each controller has a namespace, so that they work at the same time.
+// TestEachPermission removes each permission, one at a time. The controller works until it needs the missing one, and
+// then reports what it cannot do. A permission that is never missed is not needed. Each controller has a namespace, so
+// that they work at the same time.
 func TestEachPermission(t *testing.T) {
 	t.Parallel()
 	options := publisher()
@@ -131,47 +120,23 @@ func TestEachPermission(t *testing.T) {
 		t.Cleanup(controller.Kill)
 		return controller
 	}
-	t.Run("at the start", func(t *testing.T) {
-		for _, permission := range shipped.All() {
-			if !isAskedFor(permission) {
-				continue
-			}
-			t.Run(permission.String(), func(t *testing.T) {
-				t.Parallel()
-				line, err := launch(t, permission).WaitLog(t.Context(), "Waiting: ", permission.String())
-				if err != nil {
-					t.Fatal(err)
+	for _, permission := range shipped.All() {
+		t.Run(permission.String(), func(t *testing.T) {
+			t.Parallel()
+			s := scenes[permission].in(t)
+			controller := launch(t, permission)
+			pokes := s.pokes()
+			round := 0
+			s.Eventually("the log says what cannot be done without it", func(ctx context.Context) error {
+				if len(controller.LogLines(complaint(permission))) > 0 {
+					return nil
 				}
-				for other := range scenes {
-					if what := " " + other.String(); other != permission &&
-						(strings.Contains(line, what+",") || strings.Contains(line, what+":")) {
-						t.Errorf("the log reports that something else is missing, too: %s", line)
-					}
-				}
+				pokes[round%len(pokes)](round)
+				round++
+				return fmt.Errorf("after %d changes it does not; it ends with:\n%s", round, controller.Tail(10))
 			})
-		}
-	})
-	// This role lets every user review their own permissions.
-	cluster.RunKubectl(t, "delete", "clusterrolebinding", "system:basic-user")
-	t.Run("at work", func(t *testing.T) {
-		for _, permission := range shipped.All() {
-			t.Run(permission.String(), func(t *testing.T) {
-				t.Parallel()
-				s := scenes[permission].in(t)
-				controller := launch(t, permission)
-				pokes := s.pokes()
-				round := 0
-				s.Eventually("the log says what cannot be done without it", func(ctx context.Context) error {
-					if len(controller.LogLines(complaint(permission))) > 0 {
-						return nil
-					}
-					pokes[round%len(pokes)](round)
-					round++
-					return fmt.Errorf("after %d changes it does not; it ends with:\n%s", round, controller.Tail(10))
-				})
-			})
-		}
-	})
+		})
+	}
 }
 
 // createOwned creates pods with another node label, each with a controller of another kind, which does not exist.
