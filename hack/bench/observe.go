@@ -33,7 +33,7 @@ func (s *scene) startController(args ...string) *controller {
 	process := try(framework.StartController(framework.ControllerOptions{
 		Args: append([]string{"-kubeconfig=" + try(s.ControllerKubeconfig(context.Background())),
 			"-master=" + s.address, concurrency}, args...),
-		Env:  []string{"KUBE_CACHE_MUTATION_DETECTOR=false"}, // It would be what is measured.
+		Env: []string{"KUBE_CACHE_MUTATION_DETECTOR=false"}, // It would be what is measured.
 	}))
 	return &controller{Controller: process, usage: usageOf(process.Pid())}
 }

@@ -150,4 +150,3 @@ func documentedReplacement(t *testing.T) string {
 	}
 	return text.String()
 }
-

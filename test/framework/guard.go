@@ -114,4 +114,6 @@ func (c *Cluster) waitGuarded(ctx context.Context, user, guard string) error {
 	})
 }
 
-func user(namespace, account string) string { return "system:serviceaccount:" + namespace + ":" + account }
+func user(namespace, account string) string {
+	return "system:serviceaccount:" + namespace + ":" + account
+}

@@ -184,14 +184,6 @@ func (s *Scene) WaitServiceGone(name string) {
 	})
 }
 
-// WaitNamespaceGone waits until the namespace of the scene is gone.
-func (s *Scene) WaitNamespaceGone() {
-	s.T.Helper()
-	s.Eventually("the namespace is gone", func(ctx context.Context) error {
-		return isGone(s.Kube.CoreV1().Namespaces().Get(ctx, s.Namespace, metav1.GetOptions{}))
-	})
-}
-
 // WaitLabelled waits until a pod has the node label of a node.
 func (s *Scene) WaitLabelled(name, node string) {
 	s.T.Helper()

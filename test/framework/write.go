@@ -88,20 +88,6 @@ func (s *Scene) CreateService(service *corev1.Service) *corev1.Service {
 	return created
 }
 
-// EditService changes a Service by hand.
-func (s *Scene) EditService(name string, edit func(service *corev1.Service)) {
-	s.T.Helper()
-	s.Must(retryConflicts(func() error {
-		service, err := s.ServiceClient().Get(s.Ctx(), name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		edit(service)
-		_, err = s.ServiceClient().Update(s.Ctx(), service, metav1.UpdateOptions{FieldManager: "by-hand"})
-		return err
-	}))
-}
-
 // DeleteService deletes a Service.
 func (s *Scene) DeleteService(name string) {
 	s.T.Helper()
