@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Checks what a machine can check of the documents: words (hack/words.txt says what to write instead), sentences of at
-# most 30 words, links with their anchors, and the addresses of pages that code, alerts and manifests print.
+# most 30 words, links with their anchors, the addresses of pages that code, alerts and manifests print, and how much
+# there is to read.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -55,8 +56,9 @@ if grep -P -- "$(cut -f 1 "$tmp/words" | paste -sd '|')" "$tmp/prose" >"$tmp/fou
 fi
 
 # Generated pages have the sentences of the code, and headings and rows of tables are no sentences.
+generated='^docs/reference/(api|flags|metrics|plugin-reasons)\.md'
 # shellcheck disable=SC2016 # the $ is awk's
-long=$(grep -vE '^docs/reference/(api|flags|metrics|plugin-reasons)\.md:|^[^ ]+ [|#<]' "$tmp/prose" | awk '
+long=$(grep -vE "$generated:|^[^ ]+ [|#<]" "$tmp/prose" | awk '
     {
         words = 0; sentence = ""
         for (i = 2; i <= NF; i++) {
@@ -68,6 +70,12 @@ long=$(grep -vE '^docs/reference/(api|flags|metrics|plugin-reasons)\.md:|^[^ ]+ 
         }
     }')
 [[ -z $long ]] || complain "$long"
+
+# One person reads them in an evening: pages, and words of those that nobody generates.
+pages=$(find docs -name '*.md' | wc -l)
+((pages <= 20)) || complain "docs has $pages pages, at most 20"
+words=$(find docs -name '*.md' | grep -vE "$generated" | xargs cat | wc -w)
+((words <= 24000)) || complain "docs has $words words, at most 24000: each fact in one place"
 
 declare -A anchors=()
 while IFS= read -r anchor; do anchors[$anchor]=1; done <"$tmp/anchors"
