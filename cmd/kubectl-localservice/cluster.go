@@ -13,7 +13,7 @@ import (
 	clientset "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned"
 )
 
-// cluster is what the commands read from.
+// cluster holds the clients that the commands read with.
 type cluster struct {
 	namespace     string
 	kube          kubernetes.Interface

@@ -13,7 +13,7 @@ import (
 // completionTimeout bounds how long a shell waits after the Tab key.
 const completionTimeout = 5 * time.Second
 
-// completionScript is what kubectl runs to complete the arguments of this plugin.
+// completionScript makes kubectl complete the arguments of this plugin.
 //
 //go:embed kubectl_complete-localservice
 var completionScript string
@@ -37,7 +37,7 @@ $PATH.`,
 	}
 }
 
-// choices are what an argument may be, given those before it.
+// choices returns what an argument may be, given those before it.
 type choices func(ctx context.Context, c *cluster, args []string) ([]string, error)
 
 // complete asks the cluster for the choices at the cursor, which the shell narrows down by prefix. If that fails, there

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -20,7 +21,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// createFlags are the flags of create.
+// createFlags holds the flags of create.
 type createFlags struct {
 	selector, nodeSelector, mode, dryRun string
 	ports                                []string
@@ -34,6 +35,9 @@ const (
 	dryRunClient = "client"
 	dryRunServer = "server"
 )
+
+// maxPorts limits the ports that a LocalService lists.
+const maxPorts = 100
 
 // createManager is the field manager of kubectl create.
 const createManager = "kubectl-create"
@@ -115,6 +119,9 @@ func (p *plugin) create(ctx context.Context, name string, flags *createFlags) er
 			return err
 		}
 		ls, err = c.localServices.LocalserviceV1alpha1().LocalServices(c.namespace).Create(ctx, ls, options)
+		if apierrors.IsInvalid(err) && len(flags.ports) > maxPorts {
+			return fmt.Errorf("%w. With --headless and without --port, the names lead to every port of the pods", err)
+		}
 		if err != nil {
 			return known(err)
 		}
@@ -167,7 +174,7 @@ func (f *createFlags) localService(name string) (*v1alpha1.LocalService, error) 
 	return ls, nil
 }
 
-// operators are those of a label selector that nodeSelector cannot say, as they are called in nodeSelectorTerms.
+// operators maps the operators that nodeSelector cannot say to their names in nodeSelectorTerms.
 var operators = map[selection.Operator]corev1.NodeSelectorOperator{
 	selection.In: corev1.NodeSelectorOpIn, selection.NotIn: corev1.NodeSelectorOpNotIn,
 	selection.NotEquals: corev1.NodeSelectorOpNotIn, selection.Exists: corev1.NodeSelectorOpExists,

@@ -35,7 +35,7 @@ const (
 	dnsPort = 53
 )
 
-// knownName is a name that every cluster has, without the cluster's domain.
+// knownName exists in every cluster. The cluster's domain follows it.
 const knownName = "kubernetes.default.svc."
 
 // withDNS returns the lists with the answers of the cluster's DNS for their names, and a warning about all names. If no

@@ -24,7 +24,7 @@ func main() {
 	os.Exit(p.run(os.Args[1:]))
 }
 
-// plugin is what the commands share: flags, and where to print.
+// plugin holds what the commands share: flags, and where to print.
 type plugin struct {
 	genericiooptions.IOStreams
 	config *genericclioptions.ConfigFlags

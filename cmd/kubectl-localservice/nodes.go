@@ -19,7 +19,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// nodesFlags are the flags of nodes.
+// nodesFlags holds the flags of nodes.
 type nodesFlags struct {
 	clusterDomain, dnsService                      string
 	dns, noHeaders, watch, allNamespaces, problems bool
@@ -68,7 +68,7 @@ With -o name, the existing Services are listed, as other commands take them.
 With --watch, each line is printed again when it changes, at most once a second. A name that is gone is printed again,
 with the reason NameGone. In -o json and -o yaml there is a list each time, of the items that have changed.`
 
-// defaultDNSService is where kubeadm and most distributions have the cluster's DNS.
+// defaultDNSService names the Service of the cluster's DNS as kubeadm and most distributions do.
 const defaultDNSService = "kube-system/kube-dns"
 
 func (p *plugin) nodesCommand() *cobra.Command {

@@ -32,15 +32,15 @@ import (
 )
 
 const (
-	// snapshotInterval is the time between two snapshots of a watch, at least. One that takes long is followed by a
-	// pause of three times as long.
+	// snapshotInterval separates two snapshots of a watch, at least. After one that takes long, the pause is three
+	// times as long.
 	snapshotInterval = time.Second
 	// controllerPoll is how often a watch looks at the controller's Lease.
 	controllerPoll = 10 * time.Second
 )
 
-// objects are what LocalServices are made of, as the user may read them: listed once, or followed by informers. All
-// commands see them through snapshots.
+// objects holds what LocalServices are made of, as the user may read it: listed once, or followed by informers. All
+// commands see it through snapshots.
 type objects struct {
 	*cluster
 
@@ -67,7 +67,7 @@ type source struct {
 	resource string
 }
 
-// snapshot is what a watch reports.
+// snapshot holds what a watch reports.
 type snapshot struct {
 	// loaded is true when the cluster has been read. Before that there are only problems.
 	loaded bool

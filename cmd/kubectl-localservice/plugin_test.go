@@ -149,6 +149,7 @@ func TestURL(t *testing.T) {
 		"by number":            {"", ports{http, https}, "443", "https://s-n1.default:443"},
 		"appProtocol":          {"", ports{tls}, "", "https://s-n1.default:1"},
 		"headless":             {"None", ports{http}, "", "http://s-n1.default:8080"},
+		"headless, any port":   {"None", nil, "5060", "http://s-n1.default:5060"},
 		"headless, no target":  {"None", ports{{Port: 7}}, "", "http://s-n1.default:7"},
 		"headless, with names": {"None", ports{http, https}, "https", "https://s-n1.default:8443"},
 		unobserved:             {"None", ports{{Port: 81}}, "", "http://s-n1.default:81"},

@@ -225,7 +225,7 @@ func (p *nodesPrinter) printTable(lists []*diagnose.NodeList) error {
 	return nil
 }
 
-// row is a line of the table: an item, and the LocalService that it is of.
+// row holds a line of the table: an item, and the LocalService that it belongs to.
 type row struct {
 	list *diagnose.NodeList
 	*diagnose.Node
@@ -233,7 +233,7 @@ type row struct {
 	prefix string
 }
 
-// problem is what rows have in common that have one line below the table.
+// problem holds what rows have in common that share a line below the table.
 type problem struct{ cause, act string }
 
 // reasonColumn returns the texts of the column REASON, by row, and the lines below the table, one for each cause of

@@ -22,7 +22,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
-// urlFlags are the flags of url.
+// urlFlags holds the flags of url.
 type urlFlags struct {
 	port     string
 	external bool

@@ -14,7 +14,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/view"
 )
 
-// viewFlags are the flags of view.
+// viewFlags holds the flags of view.
 type viewFlags struct {
 	clusterDomain       string
 	allNamespaces, open bool

@@ -57,7 +57,7 @@ func ruleOf(n *name) *rule {
 	return &rules[slices.IndexFunc(rules, func(r rule) bool { return r.applies(n) })]
 }
 
-// findingOf is what a rule finds of a name.
+// findingOf returns what a rule finds of a name.
 func findingOf(n *name, r *rule, ready int) Finding {
 	f := Finding{Reason: r.reason, State: r.state}
 	if r.reason == "" {

@@ -27,7 +27,7 @@ const (
 	unknownName = "NXDOMAIN"
 )
 
-// DNSServer is the server that was asked for the names.
+// DNSServer describes the server that was asked for the names.
 type DNSServer struct {
 	// Service and Pod are the server's, as <namespace>/<name>.
 	Service string `json:"service"`
@@ -44,7 +44,7 @@ func (s *DNSServer) Namespace() string { return strings.Split(s.Service, "/")[0]
 // Name returns that of the Service.
 func (s *DNSServer) Name() string { return s.Service[strings.LastIndexByte(s.Service, '/')+1:] }
 
-// DNSAnswer is what the server answers for a name, and whether that is right.
+// DNSAnswer holds what the server answers for a name, and whether that is right.
 type DNSAnswer struct {
 	Result DNSResult `json:"result"`
 	// Addresses are those in the answer, sorted.
@@ -53,7 +53,7 @@ type DNSAnswer struct {
 	Message string `json:"message"`
 }
 
-// DNSReply is what a server says when it is asked for the addresses of a name.
+// DNSReply holds what a server says when it is asked for the addresses of a name.
 type DNSReply struct {
 	// Addresses is empty if the server does not know the name, or has no address for it.
 	Addresses []string

@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -16,7 +17,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// Input is what findings are made from: one LocalService, and the objects that may be a part of it.
+// Input holds what findings are made from: one LocalService, and the objects that may be a part of it.
 type Input struct {
 	LocalService *v1alpha1.LocalService
 	// Nodes are those of the cluster.
@@ -41,7 +42,7 @@ type Input struct {
 	ClusterDomain string
 }
 
-// facts are what is known about a LocalService, by subject. They are computed once, and not changed afterwards.
+// facts holds what is known about a LocalService, by subject. It is computed once, and not changed afterwards.
 type facts struct {
 	Input
 	// ready is the condition Ready, and refusal its message while it says why something is not written for this spec.
@@ -52,6 +53,7 @@ type facts struct {
 	services     map[string]*corev1.Service
 	endpoints    map[string][]endpoint // by name within the namespace
 	nodes        map[string]*node
+	rivals       map[string]string // the nodes whose name another one has, and which
 	pods         map[string][]*pod // by node; "" for those without
 	alive        sets.Set[string]  // addresses of the pods that have not ended
 	// strays are pods on another node than their node label says, by its value, in mode Services.
@@ -61,7 +63,7 @@ type facts struct {
 	names     []*name
 }
 
-// name has the facts about one name of a LocalService, or about a node that has none.
+// name holds the facts about one name of a LocalService, or about a node that has none.
 type name struct {
 	*facts
 
@@ -82,7 +84,7 @@ type name struct {
 	missingPorts          []v1alpha1.ServicePort
 }
 
-// endpoint is one that an EndpointSlice publishes.
+// endpoint holds an endpoint that an EndpointSlice publishes.
 type endpoint struct {
 	*discoveryv1.Endpoint
 
@@ -112,6 +114,7 @@ func newFacts(in Input) *facts {
 		f.refusal = f.ready.Message
 	}
 	f.nodes = nodesOf(f)
+	f.rivals = plan.Rivals(ls, slices.Collect(maps.Keys(f.nodes)))
 	addPods(f)
 	if f.purpose == plan.Published {
 		f.hostnames = hostnamesOf(f)
@@ -125,7 +128,7 @@ func newFacts(in Input) *facts {
 	return f
 }
 
-// unwritten are the reasons of Ready while something is not written yet.
+// unwritten lists the reasons of Ready while something is not written yet.
 var unwritten = []string{v1alpha1.ReasonWriteFailed, v1alpha1.ReasonHostnamesNotPermitted, v1alpha1.ReasonInvalidSpec,
 	v1alpha1.ReasonContested, v1alpha1.ReasonWaiting, v1alpha1.ReasonWritingServices}
 

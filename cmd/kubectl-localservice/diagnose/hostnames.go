@@ -3,14 +3,13 @@ package diagnose
 import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
-// hostnames has the facts about the names of mode Hostnames as a whole.
+// hostnames holds the facts about the names of mode Hostnames as a whole.
 type hostnames struct {
 	*plan.Names
 
@@ -27,7 +26,7 @@ const anyName = "*"
 func hostnamesOf(f *facts) *hostnames {
 	ls := f.LocalService
 	h := &hostnames{outdated: sets.Set[string]{}, ready: sets.Set[string]{}}
-	rivals, wanted := rivalsOf(f), sets.Set[string]{}
+	wanted := sets.Set[string]{}
 	for node := range f.nodes {
 		wanted.Insert(naming.Hostname(node))
 	}
@@ -36,7 +35,7 @@ func hostnamesOf(f *facts) *hostnames {
 		if known == nil {
 			return "", plan.IsNamedUnknown(ls, node, wanted.Has)
 		}
-		return known.labels[key], rivals[node] == ""
+		return known.labels[key], f.rivals[node] == ""
 	}, func(name string) plan.Service {
 		if service := f.services[name]; service != nil {
 			return plan.FromAPI(service, f.nodeLabelKey)
@@ -92,27 +91,4 @@ func byHostname(slice *discoveryv1.EndpointSlice) map[string][]any {
 		}
 	}
 	return out
-}
-
-// nodesWithHostname returns the nodes that have a published name, and the pods' nodes, if their names are known without
-// labels. With groupBy, the hostname stands for the value of the label.
-func nodesWithHostname(f *facts) map[string]labels.Set {
-	ls, nodes := f.LocalService, map[string]labels.Set{}
-	for _, slice := range f.EndpointSlices {
-		if slice.Labels[discoveryv1.LabelServiceName] != plan.ServiceName(ls.Name, plan.Published, "") {
-			continue
-		}
-		for _, e := range slice.Endpoints {
-			if e.NodeName != nil && e.Hostname != nil {
-				nodes[*e.NodeName] = labels.Set{ls.Spec.GroupBy: *e.Hostname}
-			}
-		}
-	}
-	for _, pod := range f.Pods {
-		isNamed := !plan.HasNodeSelector(ls) && ls.Spec.GroupBy == "" && pod.Spec.NodeName != ""
-		if isNamed && plan.SelectsPod(ls, labels.Set(pod.Labels)) {
-			nodes[pod.Spec.NodeName] = nil
-		}
-	}
-	return nodes
 }

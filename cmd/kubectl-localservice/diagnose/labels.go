@@ -13,7 +13,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// LabelOrigin is how a pod got its node label.
+// LabelOrigin says how a pod got its node label.
 type LabelOrigin string
 
 const (
@@ -74,7 +74,7 @@ func labelOrigin(pod *corev1.Pod, key string) LabelOrigin {
 	return AtBinding
 }
 
-// managedLabels are the labels among the fields of one manager.
+// managedLabels decodes the labels among the fields of one manager.
 type managedLabels struct {
 	Metadata struct {
 		Labels map[string]json.RawMessage `json:"f:labels"`

@@ -12,7 +12,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// NodeList is what is known about the nodes that a LocalService selects, by name, or with groupBy about their groups.
+// NodeList holds what is known about the nodes that a LocalService selects, by name, or with groupBy about their groups.
 // No API server serves it: its apiVersion and kind let scripts know which fields to expect.
 type NodeList struct {
 	metav1.TypeMeta `json:",inline"`
@@ -51,7 +51,7 @@ type Summary struct {
 	Told bool `json:"-"`
 }
 
-// Node is what is known about the name of one node, or with groupBy of a group of nodes.
+// Node holds what is known about the name of one node, or with groupBy of a group of nodes.
 type Node struct {
 	// Node is the name of the node, or the value of the label that spec.groupBy names.
 	Node string `json:"node"`
@@ -99,7 +99,7 @@ type Finding struct {
 // Reason says, in a word for scripts, why nothing answers under a name, or less than should.
 type Reason string
 
-// State is the state of a name, at a glance.
+// State sums up a name at a glance.
 type State string
 
 const (
@@ -139,7 +139,7 @@ type Port struct {
 	NodePort int32 `json:"nodePort"`
 }
 
-// Pod is what is known about a pod.
+// Pod holds what is known about a pod.
 type Pod struct {
 	Name string `json:"name"`
 	// Ready is true if the pod is ready, running and not about to end.

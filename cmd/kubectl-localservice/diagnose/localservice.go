@@ -16,7 +16,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/words"
 )
 
-// Around is what there is instead of the pods of a LocalService that has none.
+// Around holds what there is instead of the pods of a LocalService that has none.
 type Around struct {
 	// Workloads would make such pods.
 	Workloads []Workload
@@ -175,7 +175,7 @@ func namedPorts(p *corev1.Pod) (named []string) {
 	return named
 }
 
-// Controller is what the Lease of the controller shows, the zero value if it could not be read, or if there is none.
+// Controller holds what the Lease of the controller shows, the zero value if it could not be read, or if there is none.
 type Controller struct {
 	// Namespace and Name are those of the Lease, and Holder is the pod that holds it.
 	Namespace, Name, Holder string

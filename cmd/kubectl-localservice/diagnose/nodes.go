@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	scheduling "k8s.io/component-helpers/scheduling/corev1"
@@ -16,7 +17,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// node has the facts about a node that a LocalService selects.
+// node holds the facts about a node that a LocalService selects.
 type node struct {
 	nodeState
 
@@ -24,7 +25,7 @@ type node struct {
 	labels labels.Set
 }
 
-// nodeState is what keeps pods off a node, or from answering there; of a group, what does so on all of its nodes.
+// nodeState says what keeps pods off a node, or from answering there; of a group, what does so on all of its nodes.
 type nodeState struct {
 	cordoned bool
 	// notReady is true if the node's kubelet is not ready, or not heard of; since is when that began, if known.
@@ -72,10 +73,9 @@ func nodeStateOf(object *corev1.Node) nodeState {
 
 // namesOf returns the names of the nodes, in order. Nodes without a name come last.
 func namesOf(f *facts) (names []*name) {
-	ls, groups, rivals := f.LocalService, map[string]*name{}, rivalsOf(f)
-	tolerated := toleratedTaints(f)
+	ls, groups, tolerated := f.LocalService, map[string]*name{}, toleratedTaints(f)
 	for _, node := range slices.Sorted(maps.Keys(f.nodes)) {
-		n := &name{facts: f, node: node, on: []string{node}, rival: rivals[node], pods: f.pods[node],
+		n := &name{facts: f, node: node, on: []string{node}, rival: f.rivals[node], pods: f.pods[node],
 			state: f.nodes[node].nodeState}
 		n.state.taints = slices.DeleteFunc(slices.Clone(n.state.taints), func(t corev1.Taint) bool { return tolerated[t] })
 		if f.hostnames != nil {
@@ -118,11 +118,6 @@ func addToGroup(group, n *name) {
 	}
 }
 
-// rivalsOf returns the nodes whose name another one has, and which.
-func rivalsOf(f *facts) map[string]string {
-	return plan.Rivals(f.LocalService, slices.Collect(maps.Keys(f.nodes)))
-}
-
 // toleratedTaints returns the taints of nodes that some pod of the LocalService tolerates; all while there is no pod.
 func toleratedTaints(f *facts) map[corev1.Taint]bool {
 	tolerated := map[corev1.Taint]bool{}
@@ -151,6 +146,29 @@ func knownNodes(f *facts) map[string]labels.Set {
 		node := service.Annotations[v1alpha1.NodeAnnotationKey]
 		if node != "" && metav1.IsControlledBy(service, f.LocalService) {
 			nodes[node] = nil
+		}
+	}
+	return nodes
+}
+
+// nodesWithHostname returns the nodes that have a published name, and the pods' nodes, if their names are known without
+// labels. With groupBy, the hostname stands for the value of the label.
+func nodesWithHostname(f *facts) map[string]labels.Set {
+	ls, nodes := f.LocalService, map[string]labels.Set{}
+	for _, slice := range f.EndpointSlices {
+		if slice.Labels[discoveryv1.LabelServiceName] != plan.ServiceName(ls.Name, plan.Published, "") {
+			continue
+		}
+		for _, e := range slice.Endpoints {
+			if e.NodeName != nil && e.Hostname != nil {
+				nodes[*e.NodeName] = labels.Set{ls.Spec.GroupBy: *e.Hostname}
+			}
+		}
+	}
+	for _, pod := range f.Pods {
+		isNamed := !plan.HasNodeSelector(ls) && ls.Spec.GroupBy == "" && pod.Spec.NodeName != ""
+		if isNamed && plan.SelectsPod(ls, labels.Set(pod.Labels)) {
+			nodes[pod.Spec.NodeName] = nil
 		}
 	}
 	return nodes

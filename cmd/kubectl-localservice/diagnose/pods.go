@@ -17,7 +17,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
-// pod has the facts about a pod of a LocalService.
+// pod holds the facts about a pod of a LocalService.
 type pod struct {
 	Pod
 
@@ -151,7 +151,7 @@ func whyNotRunning(c *corev1.ContainerStatus, isInit bool, now time.Time) (word,
 	return "", "", ""
 }
 
-// longRun is how long a container runs until the kubelet forgets that it crashed.
+// longRun bounds a run that counts as a crash: after it, the kubelet forgets the crashes before.
 const longRun = 10 * time.Minute
 
 // isLoop reports whether a container that runs again will most likely crash again: it has not run for longer than before.

@@ -31,7 +31,7 @@ const (
 	NameGone          Reason = "NameGone"
 )
 
-// Reasons has what the reasons mean, in the order of the first rule for each.
+// Reasons says what the reasons mean, in the order of the first rule for each.
 var Reasons = []struct {
 	Reason Reason
 	Means  string
@@ -53,7 +53,7 @@ var Reasons = []struct {
 // nameGone is the cause of NameGone.
 const nameGone = "gone: the LocalService does not give this name any more"
 
-// rule is one thing that may be wrong with a name. It sees facts and changes nothing.
+// rule describes one thing that may be wrong with a name. It sees facts and changes nothing.
 type rule struct {
 	reason Reason
 	// state is that of the name while nothing answers.
@@ -70,7 +70,7 @@ type rule struct {
 	waits bool
 }
 
-// rules has what may be wrong with a name, the most specific first. A name has the first rule that applies.
+// rules lists what may be wrong with a name, the most specific first. A name has the first rule that applies.
 var rules = []rule{
 	{reason: NameConflict, state: Down, applies: func(n *name) bool { return n.rival != "" },
 		cause:  func(n *name) string { return "the name is that of node " + own(n.rival) },
@@ -193,7 +193,7 @@ func strays(n *name) []*pod { return n.facts.strays[naming.NodeLabelValue(n.node
 
 func labelOf(n *name) string { return n.nodeLabelKey + "=" + naming.NodeLabelValue(n.node) }
 
-// theNode is the node, or the nodes of a group, with a verb.
+// theNode names the node, or the nodes of a group, with a verb.
 func theNode(n *name, is, are string) string {
 	if n.LocalService.Spec.GroupBy != "" {
 		return strings.TrimSpace("its nodes " + are)

@@ -14,7 +14,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
-// service has the facts about a Service that a name needs.
+// service holds the facts about a Service that a name needs.
 type service struct {
 	name       string
 	purpose    plan.Purpose
@@ -24,7 +24,7 @@ type service struct {
 	field, have, want string
 }
 
-// serviceProblem is what is wrong with a Service, "" if nothing is.
+// serviceProblem says what is wrong with a Service, "" if nothing is.
 type serviceProblem string
 
 const (

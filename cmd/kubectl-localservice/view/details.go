@@ -10,7 +10,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
 )
 
-// Details has everything that is known about one cell.
+// Details holds everything that is known about one cell.
 type Details struct {
 	*diagnose.Node
 	Pods []Pod `json:"pods"` // instead of the node's
@@ -20,7 +20,7 @@ type Details struct {
 	EventsProblem string `json:"eventsProblem,omitempty"`
 }
 
-// Pod is a pod of a cell.
+// Pod holds what the page shows about a pod.
 type Pod struct {
 	diagnose.Pod
 	Created  time.Time `json:"created"`
@@ -64,7 +64,7 @@ type Event struct {
 	Count   int32     `json:"count"`
 }
 
-// maxEvents is how many events the page shows for a cell.
+// maxEvents limits the events that the page shows for a cell.
 const maxEvents = 10
 
 // NewEvents returns the newest events of a list, the newest first.

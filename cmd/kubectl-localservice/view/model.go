@@ -12,7 +12,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// Matrix is what the page shows. It must not change once it is published: a new one replaces it.
+// Matrix holds what the page shows. It must not change once it is published: a new one replaces it.
 type Matrix struct {
 	Status
 	// Columns are the LocalServices, by <namespace>/<name>.
@@ -21,13 +21,13 @@ type Matrix struct {
 	Places map[string]*Place
 }
 
-// Place is where a node is, according to its labels.
+// Place says where a node is, according to its labels.
 type Place struct {
 	Zone string `json:"zone,omitempty"`
 	Pool string `json:"pool,omitempty"`
 }
 
-// poolLabels are the labels that group similar nodes into pools, the most common first.
+// poolLabels lists the labels that group similar nodes into pools, the most common first.
 var poolLabels = []string{"cloud.google.com/gke-nodepool", "eks.amazonaws.com/nodegroup",
 	"kubernetes.azure.com/agentpool", "karpenter.sh/nodepool", "kops.k8s.io/instancegroup",
 	"node.kubernetes.io/instance-type"}
@@ -50,7 +50,7 @@ func NewMatrix(status Status, lists []*diagnose.NodeList, nodes []*corev1.Node) 
 	return m
 }
 
-// Column is a LocalService.
+// Column holds the state of a LocalService.
 type Column struct {
 	Namespace string        `json:"namespace"`
 	Name      string        `json:"name"`
@@ -67,7 +67,7 @@ type Column struct {
 	Cells map[string]*Cell `json:"cells"`
 }
 
-// Cell is the state of a LocalService on a node, or in a group of nodes.
+// Cell holds the state of a LocalService on a node, or in a group of nodes.
 type Cell struct {
 	State diagnose.State `json:"state"`
 	// Ready and Total count endpoints.
@@ -80,7 +80,7 @@ type Cell struct {
 	Message string          `json:"message,omitempty"`
 }
 
-// Update is one event on the stream that the page reads.
+// Update holds one event of the stream that the page reads.
 type Update struct {
 	// Reset is in the first update of a stream: the page forgets what it received before.
 	Reset *Scope `json:"reset,omitempty"`
@@ -94,7 +94,7 @@ type Update struct {
 	Status *Status `json:"status,omitempty"`
 }
 
-// Scope is what the page shows.
+// Scope says what the page shows.
 type Scope struct {
 	// Context is that of the kubeconfig.
 	Context string `json:"context"`
@@ -108,7 +108,7 @@ type Scope struct {
 	Notice string `json:"notice,omitempty"`
 }
 
-// Status is the status of the watch.
+// Status says how the watch goes.
 type Status struct {
 	// Loaded is whether the cluster has been read.
 	Loaded bool `json:"loaded"`
