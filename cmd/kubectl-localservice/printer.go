@@ -278,8 +278,13 @@ func reasonColumn(rows []row, room int) (texts, below []string) {
 // nodesIn names the first few of some rows, and counts the rest.
 func nodesIn(rows []row) string {
 	var names []string
+	before := ""
 	for _, r := range rows {
-		names = append(names, r.prefix+r.Node.Node)
+		name := r.Node.Node
+		if r.prefix != before {
+			name = r.prefix + name
+		}
+		names, before = append(names, name), r.prefix
 	}
 	return words.List(names, rowsInLine)
 }

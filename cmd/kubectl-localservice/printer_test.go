@@ -32,7 +32,8 @@ func TestReasonColumn(t *testing.T) {
 	const cut = "long long long long long long long lo…"
 	wantTexts := []string{"DNS long long long long long long lon…", "exit code 1 (a, b, c and 1 more)", "exit code 1", cut,
 		"short", cut, cut, cut, cut}
-	wantBelow := []string{"demo on n0: DNS " + long, "n3, n5, n6 and 1 more: " + long, "n4: do it", "n8: " + long + "; do it"}
+	rows[3].prefix, rows[5].prefix, rows[6].prefix = "a on ", "a on ", "b on "
+	wantBelow := []string{"demo on n0: DNS " + long, "a on n3, n5, b on n6 and 1 more: " + long, "n4: do it", "n8: " + long + "; do it"}
 	texts, below := reasonColumn(rows, room)
 	if !slices.Equal(texts, wantTexts) {
 		t.Errorf("got %q; want %q", texts, wantTexts)
