@@ -29,9 +29,8 @@ var (
 	// Kubernetes' own tests, what runs them, and the images that they need.
 	ConformanceSuite = Program{"conformance/suite.test", "CONFORMANCE_SUITE", "test-conformance"}
 	GinkgoProgram    = Program{"conformance/ginkgo", "GINKGO_BIN", "test-conformance"}
-	// Debian's, for the tests of alerts.
-	PrometheusProgram = Program{"prometheus", "PROMETHEUS_BIN", "prometheus"}
-	PromtoolProgram   = Program{"promtool", "PROMTOOL_BIN", "prometheus"}
+	// Debian's, for the tests of alerts and scraping.
+	PromtoolProgram = Program{"promtool", "PROMTOOL_BIN", "promtool"}
 )
 
 // Path returns the path of the binary: that in its variable, else in bin/ of the repository. If it is missing, the
