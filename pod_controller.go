@@ -5,11 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"maps"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
@@ -18,9 +21,9 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/reconcile"
+	"github.com/localservice-dev/local-service-controller/internal/status"
 	"github.com/localservice-dev/local-service-controller/internal/writer"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
-	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
 const (
@@ -30,8 +33,6 @@ const (
 	// labelInterval is the shortest time between two writes of a pod's label, if something else changes it again and
 	// again.
 	labelInterval = time.Second
-	// conflictInterval is how long after a conflict a pod is tried again without an event.
-	conflictInterval = 3 * time.Second
 )
 
 // podController copies the name of a pod's node into the pod's node label. It watches scheduled Pods, and LocalServices
@@ -45,23 +46,25 @@ type podController struct {
 	caches       *cache.Caches
 	loop         *reconcile.Loop
 	observed     *cache.Observed
-	refusals     *writer.Refusals
-	// judging is held while a pod is compared with all LocalServices of its namespace. However many of both a tenant
-	// has, that takes one processor, and the workers of others have the rest.
-	judging sync.Mutex
+	complaints   *app.Complaints
+	// judging has a lock for each namespace, chosen by a hash. It is held while a pod is compared with all LocalServices,
+	// so that a tenant with thousands of both takes one processor at most, and others have the rest.
+	judging [64]sync.Mutex
 }
+
+var seed = maphash.MakeSeed()
 
 func newPodController(deps app.Dependencies) (*podController, error) {
 	observed := cache.NewObserved()
 	c := &podController{
 		labels: &writer.Labels{Kube: deps.Kube, Caches: deps.Caches, Observed: observed,
-			Key: deps.Options.NodeLabelKey},
+			Refusals: writer.NewRefusals(), Key: deps.Options.NodeLabelKey},
 		recorder:     deps.Recorder,
+		complaints:   app.NewComplaints(),
 		nodeLabelKey: deps.Options.NodeLabelKey,
 		all:          deps.Options.LabelAllPods,
 		caches:       deps.Caches,
 		observed:     observed,
-		refusals:     writer.NewRefusals(),
 	}
 	c.loop = reconcile.New("pod", deps.Clock, c.sync)
 	return c, errors.Join(c.caches.Pods.OnChange(c.podChanged),
@@ -70,7 +73,7 @@ func newPodController(deps app.Dependencies) (*podController, error) {
 
 func (c *podController) podChanged(before, after *cache.Pod) {
 	if before != nil && (after == nil || after.GetUID() != before.GetUID()) { // It is gone, or labelled.
-		c.refusals.Remove(writer.Attempt{Owner: before.GetUID()})
+		c.labels.Refusals.Remove(writer.LabelAttempt(before))
 	}
 	if after == nil {
 		c.observed.Forget(cache.KeyOf(before)) // Its successor has its own writes.
@@ -128,62 +131,64 @@ func (c *podController) sync(ctx context.Context, key types.NamespacedName) erro
 	if p == nil || !p.NeedsLabel() {
 		return nil
 	}
+	sinceWrite := c.observed.SinceWrite(key, c.caches.Pods)
+	if after := max(c.labels.Refusals.RetryAfter(writer.LabelAttempt(p)), labelInterval-sinceWrite); after > 0 {
+		c.loop.AddAfter(key, after)
+		return nil
+	}
 	ls := c.selectedBy(p)
 	if ls == nil && !c.all {
 		return nil
 	}
-	attempt, sinceWrite := writer.Attempt{Owner: p.GetUID()}, c.observed.SinceWrite(key, c.caches.Pods)
-	if after := max(c.refusals.RetryAfter(attempt), labelInterval-sinceWrite); after > 0 {
-		c.loop.AddAfter(key, after)
-		return nil
-	}
-	if err := c.labels.Write(ctx, p); err != nil {
-		return c.failed(ctx, p, err)
-	}
-	if sinceWrite >= cache.ObservedTimeout {
-		wanted := time.Time{} // A long time ago, if all pods are labelled.
-		if !c.all {
-			wanted = ls.CreationTimestamp.Time
+	retryAfter, refusal, err := c.labels.Write(ctx, p)
+	switch {
+	case err != nil:
+		return err
+	case retryAfter > 0:
+		c.loop.AddAfter(key, retryAfter)
+		if refusal != nil {
+			c.warn(ctx, ls, p, eventLabelRefused, fmt.Sprintf("Pods cannot be reached through the Services of their nodes, "+
+				"because their label %s does not have the name of the node: %s", c.nodeLabelKey,
+				status.CauseOf(refusal, p.GetName(), p.Node())))
 		}
-		metrics.ObserveSince(metrics.PodLabel, p.Scheduled(), wanted)
-	} else {
-		c.recorder.Record(p.Regarding(), corev1.EventTypeWarning, eventLabelContested, fmt.Sprintf("Something else "+
-			"has changed the label %s since the controller set it, so it was set again", c.nodeLabelKey))
+		return nil
+	case sinceWrite < cache.ObservedTimeout:
+		c.warn(ctx, ls, p, eventLabelContested, fmt.Sprintf("Something else changes the label %s of pods after the "+
+			"controller has set it, so the controller sets it again", c.nodeLabelKey))
+	case ls != nil:
+		metrics.ObserveSince(metrics.PodLabel, p.Scheduled(), ls.CreationTimestamp.Time)
+	default: // All pods are labelled.
+		metrics.ObserveSince(metrics.PodLabel, p.Scheduled())
 	}
 	klog.FromContext(ctx).V(4).Info("Pod labelled", "pod", klog.KObj(p), "node", p.Node())
 	return nil
 }
 
-// failed reports that a pod could not be labelled, and tries it again later.
-func (c *podController) failed(ctx context.Context, p *cache.Pod, err error) error {
-	key, attempt := cache.KeyOf(p), writer.Attempt{Owner: p.GetUID()}
-	failure := fmt.Errorf("set the label %s of pod %s: %w", c.nodeLabelKey, key, err)
-	isGone := writer.IsGone(err) // It is nothing to report, unless the pod stays in the cache: then a webhook says so.
-	switch class := writer.ClassOf(err); {
-	case isGone:
-	case class == writer.Stale: // The event of what has changed most likely comes sooner.
-		c.loop.AddAfter(key, conflictInterval)
-		return nil
-	case class != writer.Refused:
-		return failure
-	default:
-		c.recorder.Record(p.Regarding(), corev1.EventTypeWarning, eventLabelRefused, fmt.Sprintf("The pod cannot be "+
-			"reached through its node's Service, because its label %s is not %q: %v", c.nodeLabelKey,
-			naming.NodeLabelValue(p.Node()), err))
+// warn reports a problem with the label of a pod, in the log and in an event of the LocalService that selects the pod, or
+// of the pod if none does. Thousands of pods may have the same problem, so it is reported once in a while, and not for
+// each pod.
+func (c *podController) warn(ctx context.Context, ls *v1alpha1.LocalService, p *cache.Pod, reason, note string) {
+	var regarding runtime.Object = p.Regarding()
+	subject := p.GetNamespace()
+	if ls != nil {
+		regarding = &metav1.PartialObjectMetadata{ // With a resource version, each repetition would be an event of its own.
+			TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: v1alpha1.Kind},
+			ObjectMeta: metav1.ObjectMeta{Namespace: ls.Namespace, Name: ls.Name, UID: ls.UID},
+		}
+		subject += "/" + ls.Name
 	}
-	c.refusals.Add(attempt, err)
-	after := c.refusals.RetryAfter(attempt)
-	c.loop.AddAfter(key, after)
-	if !isGone {
-		klog.FromContext(ctx).Error(err, "Pod not labelled, trying again later", "pod", klog.KObj(p), "after", after)
+	if c.complaints.IsNews(subject, note) {
+		c.recorder.Record(regarding, corev1.EventTypeWarning, reason, note)
+		klog.FromContext(ctx).Error(errors.New(note), "The label of a pod is not right, nor perhaps those of others",
+			"reason", reason, "pod", klog.KObj(p), "localService", klog.KObj(ls))
 	}
-	return nil
 }
 
 // selectedBy returns the oldest of the LocalServices that select a pod, nil if there is none.
 func (c *podController) selectedBy(p *cache.Pod) (oldest *v1alpha1.LocalService) {
-	c.judging.Lock()
-	defer c.judging.Unlock()
+	judging := &c.judging[maphash.String(seed, p.GetNamespace())%uint64(len(c.judging))]
+	judging.Lock()
+	defer judging.Unlock()
 	labels := p.Labels().Set()
 	for _, ls := range c.caches.Labelling(p.GetNamespace()) {
 		if plan.SelectsPod(ls, labels) && (oldest == nil || isOlder(ls, oldest)) {

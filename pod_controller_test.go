@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	core "k8s.io/client-go/testing"
+	"k8s.io/klog/v2"
 
 	"github.com/localservice-dev/local-service-controller/internal/app"
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
@@ -175,10 +178,9 @@ func TestPodsErrors(t *testing.T) {
 		fails string // part of the error of sync, "" for none
 		event bool
 	}{
-		"gone":               {apierrors.NewNotFound(pods, "p"), "", false},
-		"another pod by now": {otherUID, "", false},
-		"somebody else was quicker, of which there is an event": {apierrors.NewConflict(pods, "p",
-			errors.New("modified")), "", false},
+		"gone":                      {apierrors.NewNotFound(pods, "p"), "", false},
+		"another pod by now":        {otherUID, "", false},
+		"somebody else was quicker": {apierrors.NewConflict(pods, "p", errors.New("modified")), "modified", false},
 		"refused by admission": {apierrors.NewForbidden(pods, "p", errors.New("labels are frozen")),
 			"", true},
 		"refused by a policy": {apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "p",
@@ -248,6 +250,53 @@ func TestPodsContested(t *testing.T) {
 	}
 }
 
+// TestPodsRefusedForOneCause: however many pods are refused for one cause, and how often, one event of their LocalService
+// says so, and one line of the log. Another cause is another event.
+func TestPodsRefusedForOneCause(t *testing.T) {
+	var pods []simulation.Object
+	for i := range 200 {
+		pods = append(pods, testPod(fmt.Sprintf("p%d", i)))
+	}
+	inCluster(t, func(t *testing.T, c *cluster) {
+		var isOther atomic.Bool
+		c.answer("patch", "pods", func(name string) error {
+			cause := errors.New("quota")
+			if isOther.Load() {
+				cause = errors.New("frozen")
+			}
+			return apierrors.NewForbidden(corev1.Resource("pods"), name, cause)
+		})
+		var errs atomic.Int64 // in the log
+		c.run(func(deps app.Dependencies) (func(context.Context), error) {
+			pods, err := newPodController(deps)
+			log := funcr.New(func(_, line string) {
+				if strings.Contains(line, `"error"=`) {
+					errs.Add(1)
+				}
+			}, funcr.Options{})
+			return func(ctx context.Context) { pods.Run(klog.NewContext(ctx, log), 4) }, err
+		})
+		time.Sleep(4 * time.Minute)
+		const refused = "Warning NodeLabelRefused Pods cannot be reached"
+		events := c.recorded()
+		if len(events) != 1 || !strings.HasPrefix(events[0], refused) || !strings.HasSuffix(events[0], `pods "…" is `+
+			`forbidden: quota`) {
+			t.Errorf("events %q", events)
+		}
+		if n := errs.Load(); n != 1 {
+			t.Errorf("%d errors in the log", n)
+		}
+		if got := c.sent("pods"); got < 4*len(pods) {
+			t.Errorf("only %d writes", got)
+		}
+		isOther.Store(true)
+		time.Sleep(3 * time.Minute)
+		if events := c.recorded(); len(events) != 1 || !strings.HasSuffix(events[0], "frozen") {
+			t.Errorf("events of another cause %q", events)
+		}
+	}, append(pods, testLocalService(), testLocalService(func(ls *v1alpha1.LocalService) { ls.Name = "second" }))...)
+}
+
 // TestPodsNotFound: a pod that is in the cache, and of which a webhook says that something is not found, is tried
 // again.
 func TestPodsNotFound(t *testing.T) {
@@ -282,7 +331,7 @@ func TestPodsChangedAgain(t *testing.T) {
 		if got := len(c.writes()); got < 9 || got > 11 {
 			t.Errorf("%d writes in 10 s, want one a second", got)
 		}
-		if events := c.recorded(); len(events) < 9 || !strings.Contains(events[0], "NodeLabelContested") {
+		if events := c.recorded(); len(events) != 1 || !strings.Contains(events[0], "NodeLabelContested") {
 			t.Errorf("events %q", events)
 		}
 		settle()

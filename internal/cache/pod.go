@@ -113,5 +113,14 @@ func (p *Pod) GetObjectKind() schema.ObjectKind {
 	return &metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
 }
 
+// same reports whether two states differ only in the resource version. Kubelets change other fields all the time.
+func (p *Pod) same(other *Pod) bool {
+	if p.Labelled() || other.Labelled() {
+		return p.node == other.node && p.Labelled() == other.Labelled()
+	}
+	return p.node == other.node && p.unlabelled.uid == other.unlabelled.uid &&
+		p.unlabelled.labels == other.unlabelled.labels
+}
+
 // DeepCopyObject makes it a runtime.Object, which the cache mutation detector can check.
 func (p *Pod) DeepCopyObject() runtime.Object { return new(*p) }

@@ -80,6 +80,16 @@ func cause(err error) string {
 	return e.What() + ": " + why
 }
 
+// CauseOf returns what the errors of the same kind of write have in common: their text without the names of what each is
+// about.
+func CauseOf(err error, names ...string) string {
+	text := err.Error()
+	for _, name := range names {
+		text = rename(text, name, elided)
+	}
+	return truncate(text, causeLength)
+}
+
 // Summarize groups failed writes by cause and counts them, sorted by cause. For a single one, it names the Service.
 func Summarize(errs []error) string {
 	if len(errs) == 1 {

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,27 +26,51 @@ type Labels struct {
 	Kube     kubernetes.Interface
 	Caches   *cache.Caches
 	Observed *cache.Observed
+	Refusals *Refusals
 	// Key of the node label.
 	Key string
 }
 
-// Write writes the node label of a pod. A label that is missing is added. One with another value is changed unless the
-// pod's controller selects by it, or may do so: it would release the pod and make another, without end. If Kubernetes
-// stores another value than was written, that counts as refused.
-func (l *Labels) Write(ctx context.Context, p *cache.Pod) error {
+// LabelAttempt identifies the write of a pod's label.
+func LabelAttempt(p *cache.Pod) Attempt { return Attempt{Owner: p.GetUID()} }
+
+// Write writes the node label of a pod. It returns how long a write that was refused has to wait, and the refusal if there
+// is one to report. Its error is one that may pass.
+func (l *Labels) Write(ctx context.Context, p *cache.Pod) (retryAfter time.Duration, refusal, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 	defer cancel()
+	written, err := l.write(ctx, p)
+	if err == nil {
+		l.Observed.Wrote(cache.KeyOf(p), l.Caches.Pods, written.ResourceVersion)
+		return 0, nil, nil
+	}
+	attempt, failure := LabelAttempt(p), fmt.Errorf("set the label %s of pod %s: %w", l.Key, cache.KeyOf(p), err)
+	if isGone(err) { // The pod is gone. If the cache keeps it, a webhook answered 404, so back off.
+		l.Refusals.Add(attempt, failure)
+		return l.Refusals.RetryAfter(attempt), nil, nil
+	}
+	retryAfter, isRefused, failure := l.Refusals.AfterFailure(attempt, failure)
+	if isRefused {
+		refusal = err
+	}
+	return retryAfter, refusal, failure
+}
+
+// write patches the node label of a pod. A label that is missing is added. One with another value is changed unless the
+// pod's controller selects by it, or may do so: it would release the pod and create another, without end. If Kubernetes
+// stores another value than was written, that counts as refused.
+func (l *Labels) write(ctx context.Context, p *cache.Pod) (*corev1.Pod, error) {
 	value := naming.NodeLabelValue(p.Node())
 	meta := map[string]any{"uid": p.GetUID(), "labels": map[string]string{l.Key: value}}
 	if current, exists := p.Labels().Lookup(l.Key); exists {
-		if err := l.mayChange(ctx, p, current); err != nil {
-			return err
+		if err := l.checkMayChange(ctx, p, current); err != nil {
+			return nil, err
 		}
 		meta["resourceVersion"] = p.GetResourceVersion() // Since then, something may have adopted the pod.
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": meta})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	written, err := l.Kube.CoreV1().Pods(p.GetNamespace()).Patch(ctx, p.GetName(), types.MergePatchType, patch,
 		metav1.PatchOptions{FieldManager: v1alpha1.FieldManager})
@@ -53,14 +79,12 @@ func (l *Labels) Write(ctx context.Context, p *cache.Pod) error {
 			"%s from it", written.Labels[l.Key], l.Key)
 	}
 	metrics.PodLabelWrites.WithLabelValues(metrics.Result(err)).Inc()
-	if err == nil {
-		l.Observed.Wrote(cache.KeyOf(p), l.Caches.Pods, written.ResourceVersion)
-	}
-	return err
+	return written, err
 }
 
-// mayChange returns nil if nothing selects a pod by the value that its node label has.
-func (l *Labels) mayChange(ctx context.Context, p *cache.Pod, current string) error {
+// checkMayChange returns an error if the pod's controller selects the pod by the value that its node label has, or may do
+// so.
+func (l *Labels) checkMayChange(ctx context.Context, p *cache.Pod, current string) error {
 	ref := p.Controller()
 	if ref == nil {
 		return nil
@@ -82,8 +106,8 @@ func (l *Labels) mayChange(ctx context.Context, p *cache.Pod, current string) er
 	return nil
 }
 
-// IsGone reports whether a pod was not labelled because it is gone, or another one has its name.
-func IsGone(err error) bool {
+// isGone reports whether a pod was not labelled because it is gone, or another one has its name.
+func isGone(err error) bool {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok || status.ErrStatus.Details == nil || ClassOf(err) == Refused && !apierrors.IsInvalid(err) {
 		return false

@@ -60,6 +60,21 @@ func (r *Refusals) Add(attempt Attempt, err error) {
 	r.refusals.Add(attempt, Refusal{Err: err, RetryAt: time.Now().Add(backoff), Times: times}, rememberedFor)
 }
 
+// AfterFailure decides by the class of an error how an attempt that failed is tried again: after a time, with whether it
+// was refused, or with the backoff of the error.
+func (r *Refusals) AfterFailure(attempt Attempt, err error) (retryAfter time.Duration, isRefused bool, _ error) {
+	switch ClassOf(err) {
+	case Terminating:
+		return reconcile.MaxBackoff, false, nil
+	case Stale:
+		return 0, false, reconcile.Stale(err)
+	case Transient:
+		return 0, false, err
+	}
+	r.Add(attempt, err)
+	return r.RetryAfter(attempt), true, nil
+}
+
 // Get returns the refusal of an attempt, and whether there is one.
 func (r *Refusals) Get(attempt Attempt) (refusal Refusal, isRefused bool) {
 	last, isRefused := r.refusals.Get(attempt)

@@ -62,18 +62,12 @@ func (s *Slices) Write(ctx context.Context, ls *v1alpha1.LocalService, change *p
 	}
 	failure := &plan.WriteError{Action: change.Action, Kind: plan.EndpointSliceKind, Namespace: ls.Namespace,
 		Name: change.Name, Err: err}
-	switch ClassOf(err) {
-	case Terminating:
-		return reconcile.MaxBackoff, false, nil
-	case Stale:
-		return 0, false, reconcile.Stale(failure)
-	case Transient:
-		return 0, false, failure
+	retryAfter, report, err = s.Refusals.AfterFailure(attempt, failure)
+	if report {
+		klog.FromContext(ctx).Error(failure, "EndpointSlice refused, trying again later",
+			"localService", klog.KObj(ls), "after", retryAfter)
 	}
-	s.Refusals.Add(attempt, failure)
-	klog.FromContext(ctx).Error(failure, "EndpointSlice refused, trying again later",
-		"localService", klog.KObj(ls), "after", s.Refusals.RetryAfter(attempt))
-	return s.Refusals.RetryAfter(attempt), true, nil
+	return retryAfter, report, err
 }
 
 // SliceKey returns the key under which an EndpointSlice is synced: that of its source if it is a copy, or its own.

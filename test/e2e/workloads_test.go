@@ -86,24 +86,29 @@ func TestWorkloadsKeepTheirPods(t *testing.T) {
 	}
 }
 
-// allReported returns a check that as many pods of the workloads exist, each with its label and its owner, and a
-// warning that says who selects it.
+// allReported returns a check that as many pods of the workloads exist, each with its label and its owner, and that one
+// event says of each owner that it selects them.
 func (s *scene) allReported(want int) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		list, err := s.PodClient().List(ctx, metav1.ListOptions{LabelSelector: nodeLabel + "=rack1"})
 		if err != nil || len(list.Items) != want {
 			return fmt.Errorf("%d pods, want %d: %w", len(list.Items), want, err)
 		}
+		events, err := s.Kube.CoreV1().Events(s.Namespace).List(ctx,
+			metav1.ListOptions{FieldSelector: "reason=NodeLabelRefused"})
+		if err != nil {
+			return err
+		}
 		for i := range list.Items {
-			pod := &list.Items[i]
-			events, err := s.Events(ctx, pod.Name, "NodeLabelRefused")
-			if err != nil {
-				return err
+			owner := metav1.GetControllerOf(&list.Items[i])
+			n := 0
+			for _, event := range events.Items {
+				if owner != nil && strings.Contains(event.Message, owner.Kind+" "+owner.Name+" selects the pod by that") {
+					n++
+				}
 			}
-			owner := metav1.GetControllerOf(pod)
-			if owner == nil || len(events) != 1 ||
-				!strings.Contains(events[0].Message, owner.Kind+" "+owner.Name+" selects the pod by that") {
-				return fmt.Errorf("pod %s of %v has the events %v", pod.Name, owner, events)
+			if n != 1 {
+				return fmt.Errorf("pod %s of %v has %d events: %v", list.Items[i].Name, owner, n, events.Items)
 			}
 		}
 		return nil
