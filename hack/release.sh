@@ -5,6 +5,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 version=$1 repository=$2 dist=$3
+[[ $version =~ ^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$ ]] ||
+    { echo "$version is not a version such as v0.1.0: run \`make release VERSION=v0.1.0\`" >&2; exit 1; }
 rm -rf "$dist"
 hack/image.sh "$version" "$repository:$version" "$dist"
 rm -r "$dist/local-service-controller" # the layout, which is also in the tarball
