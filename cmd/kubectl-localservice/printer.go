@@ -237,42 +237,53 @@ type row struct {
 type problem struct{ cause, act string }
 
 // reasonColumn returns the texts of the column REASON, by row, and the lines below the table, one for each cause of
-// which there is more to say: what does not fit into the column, and what to do.
+// which there is more to say: all of it if it does not fit into the column, and what to do.
 func reasonColumn(rows []row, room int) (texts, below []string) {
 	of, isCut := map[problem][]row{}, map[problem]bool{}
 	var order []problem
 	for _, r := range rows {
-		p, text := problem{r.Cause, r.Act}, r.Cause
-		if len(r.About) > 0 {
-			text += " (" + words.List(r.About, rowsInLine) + ")"
-		}
+		p, text := problem{r.Cause, r.Act}, textOf(r)
 		if r.DNS != nil && r.DNS.Message != "" {
 			p.cause = strings.TrimPrefix(p.cause+"; "+r.DNS.Message, "; ")
-			text = strings.TrimPrefix(text+"; "+r.DNS.Message, "; ")
 		}
+		isCut[p] = isCut[p] || len(text) > room
 		if len(text) > room {
-			text = p.cause
-		}
-		if len(text) > room {
-			text, isCut[p] = words.Cut(text, room-len("…")), true
+			text = words.Cut(text, room-len("…"))
 		}
 		texts = append(texts, text)
-		if (isCut[p] || p.act != "") && of[p] == nil {
+		if of[p] == nil {
 			order = append(order, p)
 		}
 		of[p] = append(of[p], r)
 	}
 	for _, p := range order {
 		var parts []string
-		if isCut[p] {
+		switch {
+		case isCut[p] && len(of[p]) == 1:
+			parts = append(parts, textOf(of[p][0]))
+		case len(p.cause) > room: // Otherwise the rows show all but some of the pods.
 			parts = append(parts, p.cause)
 		}
 		if p.act != "" {
 			parts = append(parts, p.act)
 		}
-		below = append(below, nodesIn(of[p])+": "+strings.Join(parts, "; "))
+		if len(parts) > 0 {
+			below = append(below, nodesIn(of[p])+": "+strings.Join(parts, "; "))
+		}
 	}
 	return texts, below
+}
+
+// textOf returns what is wrong with a name, and what that is about.
+func textOf(r row) string {
+	text := r.Cause
+	if len(r.About) > 0 {
+		text += " (" + words.List(r.About, rowsInLine) + ")"
+	}
+	if r.DNS != nil && r.DNS.Message != "" {
+		text = strings.TrimPrefix(text+"; "+r.DNS.Message, "; ")
+	}
+	return text
 }
 
 // nodesIn names the first few of some rows, and counts the rest.

@@ -14,8 +14,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// TestReasonColumn: a row shows as much as fits of its cause, with the pods if there is room. Below the table, once for
-// all rows with the cause, there is the cause if it was cut, and what to do.
+// TestReasonColumn: a row shows as much as fits of its cause and the pods. Below the table, once for all rows with the
+// cause, there is the cause if it was cut, for a single row with the pods, and what to do.
 func TestReasonColumn(t *testing.T) {
 	const room = 40
 	long := strings.Repeat("long ", 13)
@@ -29,11 +29,13 @@ func TestReasonColumn(t *testing.T) {
 		rows = append(rows, row{Node: &diagnose.Node{Node: fmt.Sprint("n", i), Finding: f}})
 	}
 	rows[0].DNS, rows[0].prefix = &diagnose.DNSAnswer{Message: "DNS " + long}, "demo on "
+	rows = append(rows, row{Node: &diagnose.Node{Node: "n9", Finding: found("exit code 2", "", long)}})
 	const cut = "long long long long long long long lo…"
-	wantTexts := []string{"DNS long long long long long long lon…", "exit code 1 (a, b, c and 1 more)", "exit code 1", cut,
-		"short", cut, cut, cut, cut}
+	wantTexts := []string{"DNS long long long long long long lon…", "exit code 1 (a, b, c and 1 more)", "exit code 1 (podpodpodpodpodpodpodpod…", cut, "short", cut, cut, cut, cut,
+		"exit code 2 (long long long long long…"}
 	rows[3].prefix, rows[5].prefix, rows[6].prefix = "a on ", "a on ", "b on "
-	wantBelow := []string{"demo on n0: DNS " + long, "a on n3, n5, b on n6 and 1 more: " + long, "n4: do it", "n8: " + long + "; do it"}
+	wantBelow := []string{"demo on n0: DNS " + long, "a on n3, n5, b on n6 and 1 more: " + long, "n4: do it", "n8: " + long + "; do it",
+		"n9: exit code 2 (" + long + ")"}
 	texts, below := reasonColumn(rows, room)
 	if !slices.Equal(texts, wantTexts) {
 		t.Errorf("got %q; want %q", texts, wantTexts)

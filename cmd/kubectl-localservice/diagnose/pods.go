@@ -120,9 +120,9 @@ func whyNotReady(p *corev1.Pod, now time.Time, stable bool) (word, cause, note s
 		switch c := &p.Status.ContainerStatuses[i]; {
 		case c.Ready || c.State.Running == nil:
 		case c.Started != nil && !*c.Started:
-			return ProbeFails, in(c) + "runs, but its startup probe has not succeeded", sinceItRuns(c, now, stable)
+			return ProbeFails, in(c) + "its startup probe has not succeeded", sinceItRuns(c, now, stable)
 		default:
-			return ProbeFails, in(c) + "runs, but its readiness probe does not succeed", sinceItRuns(c, now, stable)
+			return ProbeFails, in(c) + "its readiness probe does not succeed", sinceItRuns(c, now, stable)
 		}
 	}
 	if scheduled := podCondition(p, corev1.PodScheduled); p.Spec.NodeName == "" {
@@ -151,13 +151,18 @@ func whyNotRunning(c *corev1.ContainerStatus, isInit bool, now time.Time) (word,
 	return "", "", ""
 }
 
-// longRun bounds a run that counts as a crash: after it, the kubelet forgets the crashes before.
-const longRun = 10 * time.Minute
+const (
+	// longRun bounds a run that counts as a crash: after it, the kubelet forgets the crashes before.
+	longRun = 10 * time.Minute
+	// shortRun bounds for how long a container that runs again most likely ends once more.
+	shortRun = time.Minute
+)
 
-// isLoop reports whether a container that runs again will most likely crash again: it has not run for longer than before.
+// isLoop reports whether a container that runs again will most likely end once more: it has hardly run, and not for
+// longer than before.
 func isLoop(last *corev1.ContainerStateTerminated, runs time.Duration) bool {
 	before := last.FinishedAt.Sub(last.StartedAt.Time)
-	return before < longRun && runs <= before
+	return before < longRun && runs <= min(before, shortRun)
 }
 
 // crashOf describes how a container has ended.
@@ -183,11 +188,17 @@ func restarts(c *corev1.ContainerStatus) string {
 
 // sinceItRuns says how long a container has run, and how it ended before.
 func sinceItRuns(c *corev1.ContainerStatus, now time.Time, stable bool) string {
-	parts := []string{since(c.State.Running.StartedAt, now, stable)}
-	if last := c.LastTerminationState.Terminated; last != nil {
-		parts = append(parts, fmt.Sprintf("before: exit code %d", last.ExitCode), restarts(c))
+	var parts []string
+	if began := since(c.State.Running.StartedAt, now, stable); began != "" {
+		parts = append(parts, "has run "+began)
 	}
-	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), ", ")
+	if last := c.LastTerminationState.Terminated; last != nil {
+		parts = append(parts, fmt.Sprintf("before: exit code %d", last.ExitCode))
+	}
+	if text := restarts(c); text != "" {
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, ", ")
 }
 
 // elide replaces what is different in each message about the same cause: the name and the UID of the pod.

@@ -47,7 +47,7 @@ func TestWhyNotReady(t *testing.T) {
 			p.Status.ContainerStatuses[0].Image = "app:2"
 		}
 	}
-	const probe = "runs, but its readiness probe does not succeed"
+	const probe = "its readiness probe does not succeed"
 	for name, c := range map[string]struct {
 		change     func(*corev1.Pod)
 		word, text string
@@ -70,9 +70,11 @@ func TestWhyNotReady(t *testing.T) {
 			"exit code 1 (1 restart)"},
 		"runs again": {crashed(runs(3), exit("Error", 1, "", 5), 5), "CrashLoopBackOff", "exit code 1 (5 restarts)"},
 		"runs for longer than before": {crashed(runs(240), exit("Error", 1, "", 5), 1), ProbeFails,
-			probe + " (for 4m, before: exit code 1, 1 restart)"},
+			probe + " (has run for 4m, before: exit code 1, 1 restart)"},
+		"runs for a minute": {crashed(runs(61), exit("Error", 137, "", 300), 1), ProbeFails,
+			probe + " (has run for 61s, before: exit code 137, 1 restart)"},
 		"runs after a reboot": {crashed(runs(60), exit("Unknown", 255, "", 9000), 1), ProbeFails,
-			probe + " (for 60s, before: exit code 255, 1 restart)"},
+			probe + " (has run for 60s, before: exit code 255, 1 restart)"},
 		"out of memory": {crashed(waiting("CrashLoopBackOff"), terminated("OOMKilled", 137), 2), "OOMKilled",
 			"OOMKilled (2 restarts)"},
 		"crashes, nobody knows how": {notReady(waiting("CrashLoopBackOff")), "CrashLoopBackOff", "CrashLoopBackOff"},
@@ -85,7 +87,7 @@ func TestWhyNotReady(t *testing.T) {
 		"startup probe": {func(p *corev1.Pod) {
 			notReady(running)(p)
 			p.Status.ContainerStatuses[0].Started = new(false)
-		}, ProbeFails, "runs, but its startup probe has not succeeded"},
+		}, ProbeFails, "its startup probe has not succeeded"},
 		"one of two containers": {func(p *corev1.Pod) {
 			notReady(exit("Error", 1, "", 5))(p)
 			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{Ready: true})

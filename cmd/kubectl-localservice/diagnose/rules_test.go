@@ -117,13 +117,13 @@ func TestRules(t *testing.T) {
 			"CrashLoopBackOff (a, c, d and 2 more)"},
 		"pods not ready for several causes": {with(services, unready, aPod("a", "n1", crash),
 			aPod("b", "n1", notReady(running))), PodsNotReady, Down, "0/1",
-			"CrashLoopBackOff (a, b: runs, but its readiness probe does not succeed)"},
+			"CrashLoopBackOff (a, b: its readiness probe does not succeed)"},
 		"one of two pods not ready": {with(services, both, aPod("a", "n1"), aPod("b", "n1", crash)), PodsNotReady, Degraded,
 			"1/2", "CrashLoopBackOff (b)"},
 		"not ready, but published": {publishing(with(services, ready, aPod("a", "n1", crash))), PodsNotReady, Degraded, "1/1",
 			"CrashLoopBackOff (a)"},
 		"waits for its own name": {with(services, unready, aPod("a", "n1", asking)), PodsNotReady, Down, "0/1",
-			"runs, but its readiness probe does not succeed (a); if it waits for its own name, which it gets only when it " +
+			"its readiness probe does not succeed (a); if it waits for its own name, which it gets only when it " +
 				"is ready, set publishNotReadyAddresses: true in the LocalService"},
 		"crashes and asks for its own name": {with(services, unready, aPod("a", "n1", asking, crash)), PodsNotReady, Down,
 			"0/1", "CrashLoopBackOff (a)"},
