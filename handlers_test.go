@@ -20,9 +20,9 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// TestHandlersAddFewKeys: however many objects a tenant has, its events add few keys to the queues, and a hundred events
-// add as many as one. Handlers do not judge: a pod that nothing selects is a key, too. Only Nodes, which no tenant
-// changes, concern all LocalServices.
+// TestHandlersAddFewKeys: however many objects a tenant has, its events add few keys to the queues, and a hundred
+// events add as many as one. Handlers do not judge: a pod that nothing selects is a key, too. Only Nodes, which no
+// tenant changes, concern all LocalServices.
 func TestHandlersAddFewKeys(t *testing.T) {
 	const count = 3000
 	dashes := strings.Repeat("d-", 25) + "d"

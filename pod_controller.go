@@ -22,6 +22,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 	"github.com/localservice-dev/local-service-controller/internal/status"
+	"github.com/localservice-dev/local-service-controller/internal/words"
 	"github.com/localservice-dev/local-service-controller/internal/writer"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
@@ -164,9 +165,9 @@ func (c *podController) sync(ctx context.Context, key types.NamespacedName) erro
 	return nil
 }
 
-// warn reports a problem with the label of a pod, in the log and in an event of the LocalService that selects the pod, or
-// of the pod if none does. Thousands of pods may have the same problem, so it is reported once in a while, and not for
-// each pod.
+// warn reports a problem with the label of a pod in the log, and in an event of the LocalService that selects the pod,
+// or of the pod if none does. Thousands of pods may have the same problem, so it is reported once in a while, and not
+// for each pod.
 func (c *podController) warn(ctx context.Context, ls *v1alpha1.LocalService, p *cache.Pod, reason, note string) {
 	var regarding runtime.Object = p.Regarding()
 	subject := p.GetNamespace()
@@ -177,6 +178,7 @@ func (c *podController) warn(ctx context.Context, ls *v1alpha1.LocalService, p *
 		}
 		subject += "/" + ls.Name
 	}
+	note = words.Printable(note) // A webhook may answer anything.
 	if c.complaints.IsNews(subject, note) {
 		c.recorder.Record(regarding, corev1.EventTypeWarning, reason, note)
 		klog.FromContext(ctx).Error(errors.New(note), "The label of a pod is not right, nor perhaps those of others",

@@ -24,6 +24,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/app"
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
 	"github.com/localservice-dev/local-service-controller/internal/testing/simulation"
+	"github.com/localservice-dev/local-service-controller/internal/words"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -132,6 +133,7 @@ func TestPodsOfOwners(t *testing.T) {
 		"ReplicaSet":               {"apps/v1", "ReplicaSet", replicaSet(selector("app")), false, ""},
 		"ReplicaSet, by the label": {"apps/v1", "ReplicaSet", replicaSet(selector("app", "vm/rack")), false, "selects"},
 		"a kind that is not known": {"example.com/v1", "CloneSet", nil, false, "(example.com/v1) may select"},
+		"an escape": {"example.com/v1", "\x1b[31mRed\nX", nil, false, `because \x1b[31mRed\nX owner`},
 		"a Node, of a static pod":  {"v1", "Node", nil, false, ""},
 		"the owner is gone":        {"apps/v1", "ReplicaSet", nil, false, "not found"},
 		"the owner cannot be read": {"apps/v1", "ReplicaSet", replicaSet(selector()), true, "forbidden"},
@@ -158,7 +160,8 @@ func TestPodsOfOwners(t *testing.T) {
 				}
 				events, writes := strings.Join(f.recorded(), "\n"), f.writes()
 				isTold := strings.Contains(events, c.event) && strings.Contains(events, "rack1") &&
-					strings.Contains(events, c.kind+" owner") && strings.Contains(events, "-node-label-key")
+					strings.Contains(events, words.Printable(c.kind)+" owner") &&
+					strings.Contains(events, "-node-label-key") && !strings.Contains(events, "\x1b")
 				if c.event == "" && (events != "" || len(writes) != 1) ||
 					c.event != "" && (!isTold || len(writes) > 0) {
 					t.Errorf("writes %v, events %q", writes, events)
@@ -250,8 +253,8 @@ func TestPodsContested(t *testing.T) {
 	}
 }
 
-// TestPodsRefusedForOneCause: however many pods are refused for one cause, and how often, one event of their LocalService
-// says so, and one line of the log. Another cause is another event.
+// TestPodsRefusedForOneCause: however many pods are refused for one cause, and how often, one event of their
+// LocalService says so, and one line of the log. Another cause is another event.
 func TestPodsRefusedForOneCause(t *testing.T) {
 	var pods []simulation.Object
 	for i := range 200 {

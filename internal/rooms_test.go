@@ -27,7 +27,7 @@ var rooms = []struct {
 	{"internal/reconcile", false, nil},
 	{"internal/cache", false, []string{"pkg/", "internal/plan"}},
 	{"internal/writer", false, []string{"pkg/", "internal/cache", "internal/metrics", "internal/owner",
-		"internal/plan", "internal/reconcile", "internal/status"}},
+		"internal/plan", "internal/reconcile", "internal/status", "internal/words"}},
 	{"internal/app", false, []string{"pkg/", "internal/cache", "internal/metrics", "internal/plan"}},
 	{"cmd/kubectl-localservice/view", false, []string{"pkg/apis", "cmd/kubectl-localservice/diagnose"}},
 	{"cmd/kubectl-localservice", false, []string{"pkg/", "internal/plan", "internal/words",

@@ -9,7 +9,8 @@ import (
 )
 
 // Pods is the cache of Pods. Pods are by far the most numerous objects, so it is empty, and watches nothing, until a
-// LocalService needs labels on them. From then on it watches until the process ends. With -label-pods=false it stays empty.
+// LocalService needs labels on them. From then on it watches until the process ends. With -label-pods=false it stays
+// empty.
 type Pods struct {
 	*Store[*Pod]
 	begun chan struct{}
@@ -37,8 +38,8 @@ func (p *Pods) run(ctx context.Context) {
 	}
 }
 
-// HasSynced reports whether the handlers have seen all pods of a namespace that existed when the watch began. It is true
-// if pods are not watched. Ask after LocalServices have synced.
+// HasSynced reports whether the handlers have seen all pods of a namespace that existed when the watch began. It is
+// true if pods are not watched. Ask after LocalServices have synced.
 func (p *Pods) HasSynced(namespace string) bool {
 	select {
 	case <-p.begun:

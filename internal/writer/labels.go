@@ -17,6 +17,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/cache"
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
 	"github.com/localservice-dev/local-service-controller/internal/owner"
+	"github.com/localservice-dev/local-service-controller/internal/words"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
@@ -34,8 +35,8 @@ type Labels struct {
 // LabelAttempt identifies the write of a pod's label.
 func LabelAttempt(p *cache.Pod) Attempt { return Attempt{Owner: p.GetUID()} }
 
-// Write writes the node label of a pod. It returns how long a write that was refused has to wait, and the refusal if there
-// is one to report. Its error is one that may pass.
+// Write writes the node label of a pod. It returns how long a write that was refused has to wait, and the refusal if
+// there is one to report. Its error is one that may pass.
 func (l *Labels) Write(ctx context.Context, p *cache.Pod) (retryAfter time.Duration, refusal, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 	defer cancel()
@@ -82,22 +83,22 @@ func (l *Labels) write(ctx context.Context, p *cache.Pod) (*corev1.Pod, error) {
 	return written, err
 }
 
-// checkMayChange returns an error if the pod's controller selects the pod by the value that its node label has, or may do
-// so.
+// checkMayChange returns an error if the pod's controller selects the pod by the value that its node label has, or may
+// do so.
 func (l *Labels) checkMayChange(ctx context.Context, p *cache.Pod, current string) error {
 	ref := p.Controller()
 	if ref == nil {
 		return nil
 	}
-	stays := fmt.Sprintf("it stays %q, under which name the pod may answer, because %s %s", current, ref.Kind,
-		ref.Name)
+	name := words.Printable(ref.Kind + " " + ref.Name) // Anybody may write an owner.
+	stays := fmt.Sprintf("it stays %q, under which name the pod may answer, because %s", current, name)
 	const advice = "Start the controller with another -node-label-key, or use another label in the selector"
 	keys, err := owner.SelectorKeys(ctx, l.Kube, p.GetNamespace(), ref)
 	switch {
 	case errors.Is(err, owner.ErrUnknownKind):
-		return refuse("%s (%s) may select the pod by that. %s", stays, ref.APIVersion, advice)
+		return refuse("%s (%s) may select the pod by that. %s", stays, words.Printable(ref.APIVersion), advice)
 	case err != nil && ClassOf(err) == Transient:
-		return fmt.Errorf("read %s %s: %w", ref.Kind, ref.Name, err)
+		return fmt.Errorf("read %s: %w", name, err)
 	case err != nil:
 		return refuse("%s may select the pod by that, and cannot be read: %v. %s", stays, err, advice)
 	case slices.Contains(keys, l.Key):

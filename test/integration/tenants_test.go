@@ -33,8 +33,8 @@ func (s *scene) labelTimes(word, node string) (times []time.Duration) {
 }
 
 // TestTenantWithManySelectors: in one namespace, 3,000 LocalServices and six pods have 31 long labels in common, and
-// differ in one. The pods change 25 times a second each. The pods of another namespace are labelled within twice the time
-// that it takes while the other namespace has no LocalServices.
+// differ in one. The pods change 25 times a second each. The pods of another namespace are labelled within twice the
+// time that it takes before there are the 3,000 LocalServices.
 func TestTenantWithManySelectors(t *testing.T) {
 	t.Parallel()
 	const count = 3000
