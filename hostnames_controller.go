@@ -164,6 +164,6 @@ func (c *hostnamesController) localServiceOf(key types.NamespacedName) *v1alpha1
 
 // namesOf returns the names of a LocalService, without its EndpointSlices.
 func namesOf(caches *cache.Caches, ls *v1alpha1.LocalService, nodeLabelKey string) *plan.Names {
-	return plan.NamesOf(ls, nodeLabelKey, caches.Nodes.Named(ls),
+	return plan.NamesOf(ls, nodeLabelKey, caches.Nodes.Named(ls), caches.Nodes.Labels(),
 		func(name string) plan.Service { return caches.Services.Lookup(ls.Namespace, name) })
 }

@@ -193,8 +193,8 @@ func TestNodeEvents(t *testing.T) {
 	})
 }
 
-// TestNodeLabelVariables: Services follow the labels of nodes for which variables stand. Without such a label, a Service
-// is not written, and one that exists stays as it is.
+// TestNodeLabelVariables: Services follow the labels of nodes for which variables stand. What has no value on a node is
+// left out.
 func TestNodeLabelVariables(t *testing.T) {
 	ls := testLocalService(func(ls *v1alpha1.LocalService) {
 		ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{"zone": "in-$(NODE_LABEL['zone'])"}}
@@ -209,28 +209,23 @@ func TestNodeLabelVariables(t *testing.T) {
 			slices.Sort(got)
 			expect(t, "zones", want, got)
 		}
-		const one, both = "False NodeLabelMissing 0/2, 1 Services", "True NoneAnswering 0/2, 2 Services"
 		c.start()
-		zones("demo-node1 in-a")
-		c.wantReady(one)
-		expect(t, "events", []string{"Normal ServicesWritten created 1: demo-node1", "Warning NodeLabelMissing " +
-			"1 Service is not written, because spec.serviceMetadata has a variable for a label that the node does not " +
-			"have: node2 (zone). Label the node, correct the key, or select only nodes that have the label"}, c.recorded())
+		zones("demo-node1 in-a", "demo-node2 ")
 		for _, step := range []struct {
-			node, label  string
-			writes       []string // of Services
-			ready, first string   // the label of the Service of node1
+			node, label   string
+			writes        []string // of Services
+			first, second string   // the labels of the Services
 		}{
-			{"node2", "zone=b", []string{"create services demo-node2"}, both, "in-a"},
-			{"node1", "zone=c", []string{"update services demo-node1"}, both, "in-c"},
-			{"node1", "disk=ssd", []string{}, one, "in-c"},
-			{"node1", "zone=d", []string{"update services demo-node1"}, both, "in-d"},
+			{"node2", "zone=b", []string{"update services demo-node2"}, "in-a", "in-b"},
+			{"node1", "zone=c", []string{"update services demo-node1"}, "in-c", "in-b"},
+			{"node1", "disk=ssd", []string{"update services demo-node1"}, "", "in-b"},
+			{"node1", "zone=d", []string{"update services demo-node1"}, "in-d", "in-b"},
 		} {
 			c.writes()
 			c.label(step.node, step.label)
 			settle()
-			zones("demo-node1 "+step.first, "demo-node2 in-b")
-			c.wantReady(step.ready)
+			zones("demo-node1 "+step.first, "demo-node2 "+step.second)
+			c.wantReady("True NoneAnswering 0/2, 2 Services")
 			written := slices.DeleteFunc(c.writes(), func(w string) bool { return strings.Contains(w, "/status") })
 			expect(t, step.node+" "+step.label, step.writes, written)
 		}

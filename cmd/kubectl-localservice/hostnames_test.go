@@ -32,7 +32,7 @@ func newHostnamesFixture(t *testing.T, groupBy string) *fixture {
 	source, published := templates(ls)[0].Service(""), templates(ls)[1].Service("")
 	source.UID, published.UID = "uid-of-source", "uid-of-published"
 
-	names := plan.NewNames(ls, func(node, _ string) (string, bool) {
+	names := plan.NewNames(ls, func(string) bool { return true }, func(node, _ string) (string, bool) {
 		return zones[node[1]-'1'], true
 	})
 	copied := sourceSlice(source, "1", on("n1", endpoint("a", "10.0.0.1", true)),

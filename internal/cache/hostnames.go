@@ -24,8 +24,11 @@ type HostnameSlice struct {
 	manager      unique.Handle[string]
 	localService unique.Handle[string]
 	sum          plan.SliceSum
-	ports        unique.Handle[string] // see portsOf
-	packed       string                // the addresses as compressed protobuf; empty for a copy
+	ports        unique.Handle[string]   // see portsOf
+	labels       unique.Handle[Labels]   // of a copy; others are not read
+	applied      unique.Handle[string]   // the record of labels from spec.serviceMetadata, of a copy
+	hostnames    []unique.Handle[string] // those with a ready endpoint, of a copy
+	packed       string                  // the addresses as compressed protobuf; empty for a copy
 }
 
 func trimHostnameSlice(full *discoveryv1.EndpointSlice) (*HostnameSlice, error) {
@@ -38,6 +41,8 @@ func trimHostnameSlice(full *discoveryv1.EndpointSlice) (*HostnameSlice, error) 
 		manager:      unique.Make(manager),
 		localService: unique.Make(full.Labels[v1alpha1.OwnerLabelKey]),
 		ports:        portsOf(full),
+		labels:       unique.Make(Labels("")),
+		applied:      unique.Make(""),
 	}
 	var err error
 	if s.sum, err = plan.SumOf(full); err != nil {
@@ -48,6 +53,11 @@ func trimHostnameSlice(full *discoveryv1.EndpointSlice) (*HostnameSlice, error) 
 		return s, err
 	}
 	s.localService = unique.Make(plan.LocalServiceOfCopy(full))
+	for _, hostname := range plan.ReadyHostnames(full) {
+		s.hostnames = append(s.hostnames, unique.Make(hostname))
+	}
+	s.labels = unique.Make(labelsOf(full.Labels))
+	s.applied = unique.Make(full.Annotations[v1alpha1.AppliedMetadataAnnotationKey])
 	s.sum.Endpoints = nil
 	return s, nil
 }
@@ -65,6 +75,18 @@ func (s *HostnameSlice) Controller() plan.Controller { return s.controller.Value
 
 // Manager returns who manages the EndpointSlice, according to its label.
 func (s *HostnameSlice) Manager() string { return s.manager.Value() }
+
+// Metadata returns the labels of a copy, and the record of those that come from spec.serviceMetadata.
+func (s *HostnameSlice) Metadata() (plan.Labels, string) { return s.labels.Value(), s.applied.Value() }
+
+// ReadyHostnames returns the hostnames that a copy publishes with a ready endpoint.
+func (s *HostnameSlice) ReadyHostnames() []string {
+	hostnames := make([]string, len(s.hostnames))
+	for i, hostname := range s.hostnames {
+		hostnames[i] = hostname.Value()
+	}
+	return hostnames
+}
 
 // Sum returns the sum of the content.
 func (s *HostnameSlice) Sum() plan.SliceSum { return s.sum }
@@ -112,7 +134,8 @@ func pack(full *discoveryv1.EndpointSlice) (string, error) {
 // same reports whether two states differ only in the resource version.
 func (s *HostnameSlice) same(other *HostnameSlice) bool {
 	return s.uid == other.uid && s.controller == other.controller && s.manager == other.manager &&
-		s.localService == other.localService && s.sum.Same(other.sum)
+		s.localService == other.localService && s.labels == other.labels && s.applied == other.applied &&
+		s.sum.Same(other.sum)
 }
 
 // DeepCopyObject makes it a runtime.Object, which the cache mutation detector can check.

@@ -1,7 +1,6 @@
 package cache
 
 import (
-	"slices"
 	"sync"
 	"time"
 	"unique"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
-	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
 // Node keeps the name of a Node, its labels, by which LocalServices select it, and when it was created.
@@ -37,16 +35,6 @@ func (n *Node) same(other *Node) bool { return n.Labels == other.Labels }
 
 // DeepCopyObject makes it a runtime.Object, which the cache mutation detector can check.
 func (n *Node) DeepCopyObject() runtime.Object { return new(*n) }
-
-// byHostname is the index of Nodes by the hostname that they want in mode Hostnames, unless that is their name.
-const byHostname = "hostname"
-
-func indexHostname(node *Node) ([]string, error) {
-	if hostname := naming.Hostname(node.name); hostname != node.name {
-		return []string{hostname}, nil
-	}
-	return nil, nil
-}
 
 // Nodes is the cache of Nodes.
 type Nodes struct{ *Store[*Node] }
@@ -79,43 +67,23 @@ func (n *Nodes) Labels() plan.NodeLabels {
 	}
 }
 
-// Named returns the labels of the nodes that have names in mode Hostnames: those that a LocalService selects. While it
-// selects none, these are all nodes, so that published names stay and follow the pods. Of two nodes that want one name,
-// only one has it.
-func (n *Nodes) Named(ls *v1alpha1.LocalService) plan.LabelOfNamed {
-	selectsNone := sync.OnceValue(func() bool { // In mode Services, nobody asks.
-		for node := range n.All() {
-			if plan.Selects(ls, node.name, node.Labels) {
-				return false
+// Named returns which nodes have names in mode Hostnames: those that a LocalService selects. While it selects none, these
+// are all nodes, so that published names stay and follow the pods. Of two nodes that want one name, only one has it. The
+// answers are those of the moment of the first question.
+func (n *Nodes) Named(ls *v1alpha1.LocalService) (isNamed func(node string) bool) {
+	selectsNone, rivals := false, map[string]string(nil)
+	look := sync.OnceFunc(func() { // In mode Services, nobody asks.
+		nodes := n.Selected(ls)
+		if selectsNone = len(nodes) == 0; selectsNone {
+			for node := range n.All() {
+				nodes = append(nodes, node.GetName())
 			}
 		}
-		return true
+		rivals = plan.Rivals(ls, nodes)
 	})
-	isNamed := func(node *Node) bool {
-		return node != nil && (plan.Selects(ls, node.name, node.Labels) || selectsNone())
-	}
-	isTaken := func(hostname string) bool { return len(n.byIndex(metav1.NamespaceAll, byHostname, hostname)) > 0 }
-	return func(name, key string) (value string, _ bool) {
+	return func(name string) bool {
+		look()
 		node := n.Get("", name)
-		if node == nil {
-			return "", plan.IsNamedUnknown(ls, name, isTaken)
-		}
-		if !isNamed(node) || key == "" && n.hasRival(name, isNamed) {
-			return "", false
-		}
-		value, _ = node.Labels.Lookup(key)
-		return value, true
+		return node != nil && rivals[name] == "" && (selectsNone || plan.Selects(ls, name, node.Labels))
 	}
-}
-
-// hasRival reports whether another one of some nodes has the hostname that a node wants.
-func (n *Nodes) hasRival(name string, among func(*Node) bool) bool {
-	hostname := naming.Hostname(name)
-	others := n.byIndex(metav1.NamespaceAll, byHostname, hostname)
-	if hostname != name {
-		others = append(others, n.Get("", hostname))
-	}
-	return slices.ContainsFunc(others, func(other *Node) bool {
-		return other != nil && other.name < name && among(other)
-	})
 }

@@ -7,7 +7,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
@@ -34,16 +33,10 @@ func TestSelectedNodes(t *testing.T) {
 		if got := slices.Sorted(slices.Values(c.Nodes.Selected(ls))); !slices.Equal(got, selected) {
 			t.Errorf("%s: selected %v, want %v", when, got, selected)
 		}
-		label := c.Nodes.Named(ls)
+		isNamed := c.Nodes.Named(ls)
 		for _, name := range []string{"one", "two", "three"} {
-			for _, key := range []string{"zone", "other", ""} {
-				want := ""
-				if node := c.Nodes.Get("", name); node != nil && slices.Contains(named, name) {
-					want, _ = node.Labels.Lookup(key)
-				}
-				if value, isNamed := label(name, key); isNamed != slices.Contains(named, name) || value != want {
-					t.Errorf("%s: label %q of %s: %q, %t; want %q", when, key, name, value, isNamed, want)
-				}
+			if isNamed(name) != slices.Contains(named, name) {
+				t.Errorf("%s: %s has a name: %t", when, name, isNamed(name))
 			}
 		}
 	}
@@ -64,13 +57,10 @@ func TestNamedRivals(t *testing.T) {
 	c := newCaches(t)
 	expect := func(when string, ls *v1alpha1.LocalService, want ...string) {
 		t.Helper()
-		label, got := c.Nodes.Named(ls), []string(nil)
+		isNamed, got := c.Nodes.Named(ls), []string(nil)
 		for _, name := range []string{"x-y-z", "x-y.z", "x.y-z", "x.y.z"} {
-			if _, isNamed := label(name, ""); isNamed {
+			if isNamed(name) {
 				got = append(got, name)
-			}
-			if zone, isNamed := label(name, "zone"); isNamed != (zone != "") { // With groupBy, nodes share names.
-				t.Errorf("%s: zone of %s: %q, %t", when, name, zone, isNamed)
 			}
 		}
 		if !slices.Equal(got, want) {
@@ -95,6 +85,8 @@ func TestNamedRivals(t *testing.T) {
 	show(t, c.Nodes.Store, node("x-y.z", "b"))
 	show(t, c.Nodes.Store, node("x.y-z", "b"))
 	expect("others are not selected", inB, "x-y.z")
+	grouped := objects.LocalService(func(ls *v1alpha1.LocalService) { ls.Spec.GroupBy = "zone" })
+	expect("with groupBy, nodes share names", grouped, "x-y.z", "x.y-z", "x.y.z")
 }
 
 // TestNamedRivalOfHash: a node whose own name is the hashed form of another's does not always come first.
@@ -105,27 +97,8 @@ func TestNamedRivalOfHash(t *testing.T) {
 	show(t, c.Nodes.Store, testNode(t, first, nil))
 	show(t, c.Nodes.Store, testNode(t, second, nil))
 	for node, want := range map[string]bool{first: true, second: false} {
-		_, isNamed := c.Nodes.Named(ls)(node, "")
-		rival := plan.Rivals(ls, []string{first, second})[node]
-		if isNamed != want || (rival == "") != want {
-			t.Errorf("%s: has a name: %t, rival %q", node, isNamed, rival)
-		}
-	}
-}
-
-// TestNamedUnknown: the pods on a node may be known before the node is, and longer. While all nodes have names, it has
-// its own, unless a node that is known has that.
-func TestNamedUnknown(t *testing.T) {
-	c := newCaches(t)
-	show(t, c.Nodes.Store, testNode(t, "x.y", nil))
-	selecting := objects.LocalService(func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = map[string]string{"a": "b"} })
-	grouping := objects.LocalService(func(ls *v1alpha1.LocalService) { ls.Spec.GroupBy = "zone" })
-	for _, node := range []string{"new", "x-y", "new.example.com"} {
-		for ls, want := range map[*v1alpha1.LocalService]bool{objects.LocalService(): node == "new", selecting: false,
-			grouping: false} {
-			if _, got := c.Nodes.Named(ls)(node, ls.Spec.GroupBy); got != want {
-				t.Errorf("%s, selector %v, groupBy %q: %t, want %t", node, ls.Spec.NodeSelector, ls.Spec.GroupBy, got, want)
-			}
+		if got := c.Nodes.Named(ls)(node); got != want {
+			t.Errorf("%s: has a name: %t", node, got)
 		}
 	}
 }

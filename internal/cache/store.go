@@ -98,7 +98,9 @@ func (s *Store[T]) byIndex(namespace, index, value string) []T {
 }
 
 // Indexer returns the cache of a namespace, for tests that fill it without an API server.
-func (s *Store[T]) Indexer(namespace string) cache.Indexer { return s.watched.of(namespace).GetIndexer() }
+func (s *Store[T]) Indexer(namespace string) cache.Indexer {
+	return s.watched.of(namespace).GetIndexer()
+}
 
 // lastSyncedVersion returns the resource version up to which the cache has observed a namespace.
 func (s *Store[T]) lastSyncedVersion(namespace string) string {

@@ -44,7 +44,6 @@ var readyReasons = map[string]metav1.ConditionStatus{
 	v1alpha1.ReasonHostnamesNotPermitted: metav1.ConditionFalse,
 	v1alpha1.ReasonWriteFailed:           metav1.ConditionFalse,
 	v1alpha1.ReasonNoNodesSelected:       metav1.ConditionFalse,
-	v1alpha1.ReasonNodeLabelMissing:      metav1.ConditionFalse,
 	v1alpha1.ReasonWritingServices:       metav1.ConditionFalse,
 	v1alpha1.ReasonNameTaken:             metav1.ConditionFalse,
 	v1alpha1.ReasonContested:             metav1.ConditionFalse,

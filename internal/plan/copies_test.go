@@ -3,6 +3,7 @@ package plan
 import (
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -42,12 +43,6 @@ func copies(names *Names) func(apiSlice, ...func(*discoveryv1.EndpointSlice)) ap
 	}
 }
 
-// written marks the status of a LocalService: nothing is being written for its spec.
-func written(ls *v1alpha1.LocalService) {
-	ls.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse,
-		ObservedGeneration: ls.Generation}}
-}
-
 // TestCopies: each EndpointSlice of Kubernetes has a copy, and those of others have none. After that, everything is in
 // place.
 func TestCopies(t *testing.T) {
@@ -72,82 +67,93 @@ func TestCopies(t *testing.T) {
 		source    Service
 		published Service
 		want      []string
-		upToDate  int // nodes
-		answering int
+		ready     int // names
 	}{
-		"in place": {[]apiSlice{one, copyOf(one), two, copyOf(two)}, source, published, nil, 3, 3},
-		"missing":  {[]apiSlice{one, copyOf(one), two}, source, published, []string{create2}, 2, 2},
-		"a source is gone": {[]apiSlice{one, copyOf(one), copyOf(two)}, source, published, []string{delete2},
-			2, 2},
-		"all sources are gone": {[]apiSlice{copyOf(one), copyOf(two)}, source, published, nil, 0, 0},
-		"no Service":           {[]apiSlice{one, copyOf(one), two}, source, nil, nil, 0, 0},
-		"no source":            {[]apiSlice{one, copyOf(one), two}, nil, published, nil, 0, 0},
+		"in place":             {[]apiSlice{one, copyOf(one), two, copyOf(two)}, source, published, nil, 3},
+		"missing":              {[]apiSlice{one, copyOf(one), two}, source, published, []string{create2}, 2},
+		"a source is gone":     {[]apiSlice{one, copyOf(one), copyOf(two)}, source, published, []string{delete2}, 3},
+		"all sources are gone": {[]apiSlice{copyOf(one), copyOf(two)}, source, published, nil, 3},
+		"no Service":           {[]apiSlice{one, copyOf(one), two}, source, nil, nil, 0},
+		"no source":            {[]apiSlice{one, copyOf(one), two}, nil, published, nil, 0},
 		"not ready": {[]apiSlice{edited(one, endpoint(func(e *discoveryv1.Endpoint) {
 			e.Conditions.Ready = new(false)
-		})), copyOf(one)}, source, published, []string{update1}, 0, 1},
+		})), copyOf(one)}, source, published, []string{update1}, 2},
 		"not known whether ready": {[]apiSlice{edited(one, endpoint(func(e *discoveryv1.Endpoint) {
 			e.Conditions = discoveryv1.EndpointConditions{}
-		})), copyOf(one)}, source, published, []string{update1}, 0, 2},
+		})), copyOf(one)}, source, published, []string{update1}, 2},
 		"terminating": {[]apiSlice{edited(one, endpoint(func(e *discoveryv1.Endpoint) {
 			e.Conditions.Terminating = new(true)
-		})), copyOf(one)}, source, published, []string{update1}, 0, 2},
+		})), copyOf(one)}, source, published, []string{update1}, 2},
 		"hints": {[]apiSlice{edited(one, endpoint(func(e *discoveryv1.Endpoint) {
 			e.Hints = &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: "z"}}}
-		})), copyOf(one)}, source, published, []string{update1}, 0, 2},
+		})), copyOf(one)}, source, published, []string{update1}, 2},
 		"another port": {[]apiSlice{edited(one, func(s *discoveryv1.EndpointSlice) { s.Ports[0].Port = new(int32(9)) }),
-			copyOf(one)}, source, published, []string{update1}, 0, 2},
+			copyOf(one)}, source, published, []string{update1}, 2},
 		"another order": {[]apiSlice{edited(one, func(s *discoveryv1.EndpointSlice) { slices.Reverse(s.Endpoints) }),
-			copyOf(one)}, source, published, []string{update1}, 0, 2},
+			copyOf(one)}, source, published, []string{update1}, 2},
 		"a hostname was edited": {[]apiSlice{one, copyOf(one, endpoint(renamed))},
-			source, published, []string{update1}, 0, 2},
+			source, published, []string{update1}, 2},
 		"an address was added": {[]apiSlice{one, copyOf(one, endpoint(func(e *discoveryv1.Endpoint) {
 			e.Addresses = append(e.Addresses, "10.9.9.9")
-		}))}, source, published, []string{update1}, 0, 2},
+		}))}, source, published, []string{update1}, 2},
 		"a label was taken": {[]apiSlice{one, copyOf(one, func(s *discoveryv1.EndpointSlice) {
 			delete(s.Labels, corev1.IsHeadlessService)
-		})}, source, published, []string{update1}, 0, 2},
+		})}, source, published, []string{update1}, 2},
 		"the manager was changed": {[]apiSlice{one, copyOf(one, func(s *discoveryv1.EndpointSlice) {
 			s.Labels[discoveryv1.LabelManagedBy] = KubernetesSliceManager
-		})}, source, published, []string{update1}, 0, 2},
+		})}, source, published, []string{"Wait s1-named"}, 0},
 		"its controller was taken": {[]apiSlice{one, copyOf(one, func(s *discoveryv1.EndpointSlice) {
 			s.OwnerReferences = nil
-		})}, source, published, []string{update1}, 0, 2},
+		})}, source, published, []string{update1}, 2},
 		"in place in one of two": {[]apiSlice{one, copyOf(one, endpoint(renamed)), edited(one,
 			func(s *discoveryv1.EndpointSlice) { s.Name = "s2" }), copyOf(edited(one,
-			func(s *discoveryv1.EndpointSlice) { s.Name = "s2" }))}, source, published, []string{update1}, 2, 2},
+			func(s *discoveryv1.EndpointSlice) { s.Name = "s2" }))}, source, published, []string{update1}, 3},
 		"of a selector that somebody set": {[]apiSlice{one, copyOf(one), copyOf(two), edited(copyOf(two),
 			func(s *discoveryv1.EndpointSlice) {
 				s.Name, s.Labels[discoveryv1.LabelManagedBy] = "s3", KubernetesSliceManager
-			})}, source, selecting, []string{delete2}, 2, 2},
+			})}, source, selecting, []string{delete2}, 3},
 		"a label was added": {[]apiSlice{one, copyOf(one, func(s *discoveryv1.EndpointSlice) { s.Labels["x"] = "y" })},
-			source, published, nil, 2, 2},
+			source, published, nil, 2},
 		"of a Service that is gone": {[]apiSlice{one, copyOf(one, func(s *discoveryv1.EndpointSlice) {
 			s.OwnerReferences[0].UID = "gone"
-		})}, source, published, []string{"Wait s1-named"}, 0, 0},
+		})}, source, published, []string{"Wait s1-named"}, 0},
 		"somebody's": {[]apiSlice{one, copyOf(one), edited(two, func(s *discoveryv1.EndpointSlice) {
 			s.OwnerReferences[0].UID = "another"
-		})}, source, published, nil, 2, 2},
+		})}, source, published, nil, 2},
 		"without a controller": {[]apiSlice{one, copyOf(one), edited(two, func(s *discoveryv1.EndpointSlice) {
 			s.OwnerReferences[0].Controller = nil
-		})}, source, published, nil, 2, 2},
+		})}, source, published, nil, 2},
+		"of another manager": {[]apiSlice{one, copyOf(one), copyOf(two, func(s *discoveryv1.EndpointSlice) {
+			s.Name, s.Labels[discoveryv1.LabelManagedBy] = "demo-mesh", "endpointslice-mesh-controller.cilium.io"
+		})}, source, published, nil, 2},
+		"of another manager, by the name of a copy": {[]apiSlice{one, copyOf(one), two, copyOf(two,
+			func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelManagedBy] = "mesh" })},
+			source, published, []string{"Wait s2-named"}, 2},
+		"without a manager": {[]apiSlice{one, copyOf(one), copyOf(two, func(s *discoveryv1.EndpointSlice) {
+			delete(s.Labels, discoveryv1.LabelManagedBy)
+		})}, source, published, nil, 2},
+		"mirrored by Kubernetes": {[]apiSlice{one, copyOf(one), copyOf(two, func(s *discoveryv1.EndpointSlice) {
+			s.Labels[discoveryv1.LabelManagedBy] = KubernetesMirrorManager
+		})}, source, published, []string{delete2}, 2},
+		"mirrored by Kubernetes for another Service": {[]apiSlice{one, copyOf(one), copyOf(two,
+			func(s *discoveryv1.EndpointSlice) {
+				s.Labels[discoveryv1.LabelManagedBy] = KubernetesMirrorManager
+				s.OwnerReferences[0].UID = "another"
+			})}, source, published, nil, 2},
 		"by hand": {[]apiSlice{one, copyOf(one), edited(two, func(s *discoveryv1.EndpointSlice) {
 			s.Labels[discoveryv1.LabelManagedBy] = "me"
-		})}, source, published, nil, 2, 2},
+		})}, source, published, nil, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			names := NewNames(ls, objects.Named)
+			names := NewNames(ls, objects.Named, nil)
 			names.Source, names.Published, names.Slices = c.source, c.published, byName(c.slices...)
 			out := names.Copies()
 			var got []string
 			for _, change := range out.Changes {
 				got = append(got, string(change.Action)+" "+change.Name)
 			}
-			names.localService = localService(hostnamesMode, written)
-			later := names.Copies()
-			if diff := cmp.Diff(c.want, got); diff != "" || len(out.ready) != c.upToDate ||
-				len(later.ready) != c.answering {
-				t.Errorf("%d nodes up to date, want %d; %d answering, want %d; changes (-want +got):\n%s",
-					len(out.ready), c.upToDate, len(later.ready), c.answering, diff)
+			if diff := cmp.Diff(c.want, got); diff != "" || len(out.ready) != c.ready {
+				t.Errorf("%d names ready, want %d; changes (-want +got):\n%s", len(out.ready), c.ready, diff)
 			}
 			checkEachChange(t, names, out)
 			for i := range out.Changes {
@@ -158,7 +164,7 @@ func TestCopies(t *testing.T) {
 					names.Slices[change.Name] = SliceFromAPI(names.Copy(change))
 				}
 			}
-			if again := names.Copies(); len(again.Changes) > 0 && got[0] != "Wait s1-named" {
+			if again := names.Copies(); len(again.Changes) > 0 && !strings.HasPrefix(got[0], "Wait") {
 				t.Errorf("changes of the next plan: %v", again.Changes)
 			}
 		})
@@ -190,7 +196,7 @@ func TestCopy(t *testing.T) {
 	})
 	base := newNames(t)
 	source, published := base.Source, base.Published
-	names := NewNames(ls, func(name, _ string) (string, bool) { return "", name == "1" })
+	names := NewNames(ls, func(name string) bool { return name == "1" }, nil)
 	names.Published = published
 	s := sourceSlice(source, "s1", "1", "2", "3")
 	before := s.DeepCopy()
@@ -216,26 +222,54 @@ func publishing(t *testing.T, ls *v1alpha1.LocalService, nodes ...string) Input 
 	ts := templates(t, ls)
 	in := newCluster(existing(t, ls, nil)...).input(ts[0], nodes...)
 	in.Templates = ts
-	in.Names = NamesOf(ls, nodeLabelKey, objects.Named, func(name string) Service { return in.Owned[name] })
+	in.Names = NamesOf(ls, nodeLabelKey, objects.Named, nil, func(name string) Service { return in.Owned[name] })
 	source := sourceSlice(in.Names.Source, "s1", nodes...)
 	in.Names.Slices = byName(source, copies(in.Names)(source))
 	return in
 }
 
-// TestReadyNames: names whose copy a pod has just outdated count as ready, but none while a new spec is published, or
-// something is refused.
+// TestReadyNames: the names that are published with a ready endpoint count, whether or not their copy is up to date: an
+// update may be refused. Names that are not wanted do not count.
 func TestReadyNames(t *testing.T) {
 	for name, c := range map[string]struct {
-		condition metav1.Condition
-		ready     int
+		edit func(*discoveryv1.EndpointSlice)
+		want int
 	}{
-		"never reported": {metav1.Condition{}, 0},
+		"up to date": {func(*discoveryv1.EndpointSlice) {}, 2},
+		"outdated":   {func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Addresses = []string{"10.9.9.9"} }, 2},
+		"not ready":  {func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Conditions.Ready = new(false) }, 1},
+		"renamed":    {renamedTo("x"), 1},
+		"nameless":   {func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Hostname = nil }, 1},
+		"of another manager": {func(s *discoveryv1.EndpointSlice) {
+			s.Labels[discoveryv1.LabelManagedBy] = "mesh"
+		}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := publishing(t, localService(hostnamesMode), "a", "b")
+			edited := in.Names.Slices["s1-named"].(apiSlice).DeepCopy()
+			c.edit(edited)
+			in.Names.Slices[edited.Name] = fromAPI(edited)
+			if plan := Compute(in); plan.Ready != c.want || plan.Nodes != 2 {
+				t.Errorf("%d of %d ready, want %d of 2", plan.Ready, plan.Nodes, c.want)
+			}
+		})
+	}
+}
+
+// TestBeingPublished: the names of a new spec are being published until copies exist and most are up to date. Later,
+// copies only follow the pods.
+func TestBeingPublished(t *testing.T) {
+	for name, c := range map[string]struct {
+		condition metav1.Condition
+		isNew     bool
+	}{
+		"never reported": {metav1.Condition{}, true},
 		"writing": {metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonWritingServices,
-			ObservedGeneration: 2}, 0},
-		"written":      {metav1.Condition{Status: metav1.ConditionFalse, ObservedGeneration: 2}, 2},
-		"another spec": {metav1.Condition{Status: metav1.ConditionFalse, ObservedGeneration: 1}, 0},
+			ObservedGeneration: 2}, true},
+		"written":      {metav1.Condition{Status: metav1.ConditionFalse, ObservedGeneration: 2}, false},
+		"another spec": {metav1.Condition{Status: metav1.ConditionFalse, ObservedGeneration: 1}, true},
 		"refused": {metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonWriteFailed,
-			ObservedGeneration: 2}, 0},
+			ObservedGeneration: 2}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ls := localService(hostnamesMode)
@@ -243,22 +277,20 @@ func TestReadyNames(t *testing.T) {
 			c.condition.Type = v1alpha1.ConditionProgressing
 			ls.Status.Conditions = []metav1.Condition{c.condition}
 			in := publishing(t, ls, "a", "b")
-			if plan := Compute(in); plan.Ready != 2 || plan.Copies.BeingPublished() {
-				t.Errorf("%d ready, want 2; being published: %v", plan.Ready, plan.Copies.BeingPublished())
+			expect := func(when string, want bool) {
+				t.Helper()
+				if plan := Compute(in); plan.Copies.BeingPublished() != want {
+					t.Errorf("%s: being published: %t, want %t", when, !want, want)
+				}
 			}
+			expect("in place", false)
 			outdated := in.Names.Slices["s1-named"].(apiSlice).DeepCopy()
 			renamedTo("x")(outdated)
 			in.Names.Slices[outdated.Name] = fromAPI(outdated)
-			if plan := Compute(in); plan.Ready != c.ready || plan.Copies.BeingPublished() != (c.ready == 0) {
-				t.Errorf("outdated: %d ready, want %d; being published: %v", plan.Ready, c.ready,
-					plan.Copies.BeingPublished())
-			}
+			expect("outdated", c.isNew)
 			other := sourceSlice(in.Names.Source, "s2")
 			maps.Copy(in.Names.Slices, byName(other, copies(in.Names)(other)))
-			if plan := Compute(in); plan.Ready != c.ready || plan.Copies.BeingPublished() {
-				t.Errorf("one of two outdated: %d ready, want %d; being published: %v", plan.Ready, c.ready,
-					plan.Copies.BeingPublished())
-			}
+			expect("one of two outdated", false)
 		})
 	}
 }
@@ -269,7 +301,7 @@ func TestReadyNamesOfSelected(t *testing.T) {
 	in := publishing(t, ls, "a", "b")
 	ls.Spec.NodeSelector = map[string]string{"os": "linux"}
 	in.Nodes = []string{"a", "c"}
-	in.Names.label = func(node, _ string) (string, bool) { return "", slices.Contains(in.Nodes, node) }
+	in.Names.isNamed = func(node string) bool { return slices.Contains(in.Nodes, node) }
 	source := sourceSlice(in.Names.Source, "s1", "a", "b")
 	in.Names.Slices = byName(source, copies(in.Names)(source))
 	if plan := Compute(in); plan.Ready != 1 || plan.Nodes != 2 {

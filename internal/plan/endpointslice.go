@@ -2,16 +2,23 @@ package plan
 
 import (
 	"hash/maphash"
+	"slices"
 	"unique"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
 // KubernetesSliceManager manages the EndpointSlices in which Kubernetes publishes the pods of a Service.
 const KubernetesSliceManager = "endpointslice-controller.k8s.io"
+
+// KubernetesMirrorManager manages the EndpointSlices into which Kubernetes mirrors the Endpoints of a Service that has
+// no selector.
+const KubernetesMirrorManager = "endpointslicemirroring-controller.k8s.io"
 
 // EndpointSlice is what a plan reads of an EndpointSlice: one of the Source, or its copy with hostnames, which belongs
 // to the Published Service.
@@ -23,8 +30,13 @@ type EndpointSlice interface {
 	Controller() Controller
 	// Manager is who manages the EndpointSlice, according to its label.
 	Manager() string
+	// Metadata returns the labels, and the record of those that come from spec.serviceMetadata, of an EndpointSlice that
+	// Kubernetes has not published for pods.
+	Metadata() (labels Labels, applied string)
 	// Sum is the sum of all that is published.
 	Sum() SliceSum
+	// ReadyHostnames returns the hostnames that a copy publishes with a ready endpoint.
+	ReadyHostnames() []string
 	// Get returns the addresses of an EndpointSlice of the Source.
 	Get() *discoveryv1.EndpointSlice
 }
@@ -44,13 +56,17 @@ func SliceFromAPI(slice *discoveryv1.EndpointSlice) EndpointSlice {
 	return apiSlice{slice, sum}
 }
 
-func (s apiSlice) Controller() Controller          { return ControllerOf(s.EndpointSlice) }
-func (s apiSlice) Manager() string                 { return s.Labels[discoveryv1.LabelManagedBy] }
+func (s apiSlice) Controller() Controller { return ControllerOf(s.EndpointSlice) }
+func (s apiSlice) Manager() string        { return s.Labels[discoveryv1.LabelManagedBy] }
+func (s apiSlice) Metadata() (Labels, string) {
+	return labels.Set(s.Labels), s.Annotations[v1alpha1.AppliedMetadataAnnotationKey]
+}
+func (s apiSlice) ReadyHostnames() []string        { return ReadyHostnames(s.EndpointSlice) }
 func (s apiSlice) Sum() SliceSum                   { return s.sum }
 func (s apiSlice) Get() *discoveryv1.EndpointSlice { return new(*s.EndpointSlice) }
 
 // SliceSum stands for the content of an EndpointSlice. Two that differ only in their hostnames have the same Rest and
-// Endpoints, unless one is a copy without the labels of a copy. Only sums of the same process can be compared.
+// Endpoints. Only sums of the same process can be compared.
 type SliceSum struct {
 	Rest      uint64
 	Endpoints []EndpointSum
@@ -64,16 +80,13 @@ func (s SliceSum) Same(other SliceSum) bool {
 
 // EndpointSum stands for an endpoint without its hostname. Memory holds one for each pod with a name.
 type EndpointSum struct {
-	Sum  uint64                // odd if the endpoint is ready
+	Sum  uint64
 	Node unique.Handle[string] // "" for none
 }
 
-func (e EndpointSum) isReady() bool { return e.Sum&1 == 1 }
-
 var seed = maphash.MakeSeed()
 
-// SumOf returns the sum of an EndpointSlice, which it does not change. If Kubernetes does not manage it, it is a copy,
-// and the sum includes whether it has the labels of a copy for the Service that controls it.
+// SumOf returns the sum of an EndpointSlice, which it does not change.
 func SumOf(slice *discoveryv1.EndpointSlice) (SliceSum, error) {
 	rest := discoveryv1.EndpointSlice{AddressType: slice.AddressType, Ports: slice.Ports}
 	encoded, err := rest.Marshal()
@@ -81,20 +94,13 @@ func SumOf(slice *discoveryv1.EndpointSlice) (SliceSum, error) {
 		return SliceSum{}, err
 	}
 	sum := SliceSum{Rest: maphash.Bytes(seed, encoded), Endpoints: make([]EndpointSum, 0, len(slice.Endpoints))}
-	if slice.Labels[discoveryv1.LabelManagedBy] != KubernetesSliceManager &&
-		!subset(copyLabels(ControllerOf(slice).Name), labels.Set(slice.Labels)) {
-		sum.Rest++
-	}
 	for _, endpoint := range slice.Endpoints {
 		hostname, node := ptr.Deref(endpoint.Hostname, ""), ptr.Deref(endpoint.NodeName, "")
 		endpoint.Hostname = nil
 		if encoded, err = endpoint.Marshal(); err != nil {
 			return SliceSum{}, err
 		}
-		of := EndpointSum{Sum: maphash.Bytes(seed, encoded) &^ 1, Node: unique.Make(node)}
-		if IsReady(&endpoint) {
-			of.Sum |= 1
-		}
+		of := EndpointSum{Sum: maphash.Bytes(seed, encoded), Node: unique.Make(node)}
 		sum.Endpoints = append(sum.Endpoints, of)
 		sum.Hostnames = addHostname(sum.Hostnames, of.Sum, hostname)
 	}
@@ -104,6 +110,17 @@ func SumOf(slice *discoveryv1.EndpointSlice) (SliceSum, error) {
 // addHostname adds an endpoint with its hostname to the sum of the endpoints before it.
 func addHostname(sum, endpoint uint64, hostname string) uint64 {
 	return maphash.Comparable(seed, [3]uint64{sum, endpoint, maphash.String(seed, hostname)})
+}
+
+// ReadyHostnames returns the hostnames that an EndpointSlice publishes with a ready endpoint, each once.
+func ReadyHostnames(slice *discoveryv1.EndpointSlice) (hostnames []string) {
+	for i := range slice.Endpoints {
+		if e := &slice.Endpoints[i]; e.Hostname != nil && IsReady(e) {
+			hostnames = append(hostnames, *e.Hostname)
+		}
+	}
+	slices.Sort(hostnames)
+	return slices.Compact(hostnames)
 }
 
 // IsReady reports whether an endpoint is ready. The API treats unknown as ready.

@@ -57,7 +57,7 @@ func (c cluster) input(t *Template, nodes ...string) Input {
 	}
 	return Input{Templates: Templates{t}, Nodes: nodes, Owned: owned,
 		Lookup: func(name string) Service { return all[name] },
-		Names:  NewNames(t.owner, objects.Named)}
+		Names:  NewNames(t.owner, objects.Named, nil)}
 }
 
 // existing returns the Services of a LocalService for nodes as the API server has them, edited.

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"maps"
 	"strings"
 	"time"
 
@@ -23,7 +24,8 @@ func LabelsPods(ls *v1alpha1.LocalService) bool { return ls.Spec.Mode != v1alpha
 // Names says which hostname the pods on a node have, and what is published of them.
 type Names struct {
 	localService *v1alpha1.LocalService
-	label        LabelOfNamed
+	isNamed      func(node string) bool
+	labels       NodeLabels
 	// Source and Published are the Services for those purposes, nil unless the LocalService controls them. Without
 	// both, nothing is published.
 	Source, Published Service
@@ -31,24 +33,15 @@ type Names struct {
 	Slices map[string]EndpointSlice
 }
 
-// LabelOfNamed returns the value of a label of a node, "" if it has none or key is "", and whether the node has a name:
-// the LocalService selects it and, unless the name is that of a group, no other node has the name. The pods on a node
-// may be known before it is, and longer: see IsNamedUnknown.
-type LabelOfNamed func(node, key string) (value string, isNamed bool)
-
-// IsNamedUnknown reports whether a node that is not known has a name all the same: if all nodes have names, it has its
-// own, unless a known node has that.
-func IsNamedUnknown(ls *v1alpha1.LocalService, node string, isTaken func(hostname string) bool) bool {
-	return ls.Spec.GroupBy == "" && !HasNodeSelector(ls) && naming.Hostname(node) == node && !isTaken(node)
-}
-
-// NewNames returns the Names of a LocalService, without the Services that publish them.
-func NewNames(ls *v1alpha1.LocalService, label LabelOfNamed) *Names {
-	return &Names{localService: ls, label: label}
+// NewNames returns the Names of a LocalService, without the Services that publish them. isNamed reports whether a node
+// has a name or, with groupBy, a part in one: the LocalService selects the node, and no other one has its name (see
+// Rivals).
+func NewNames(ls *v1alpha1.LocalService, isNamed func(node string) bool, labels NodeLabels) *Names {
+	return &Names{localService: ls, isNamed: isNamed, labels: labels}
 }
 
 // NamesOf returns the Names of a LocalService, even if none is published. lookup returns the Service with a name.
-func NamesOf(ls *v1alpha1.LocalService, nodeLabelKey string, label LabelOfNamed,
+func NamesOf(ls *v1alpha1.LocalService, nodeLabelKey string, isNamed func(node string) bool, labels NodeLabels,
 	lookup func(name string) Service) *Names {
 	ours := func(purpose Purpose) Service {
 		service := lookup(ServiceName(ls.Name, purpose, ""))
@@ -58,35 +51,53 @@ func NamesOf(ls *v1alpha1.LocalService, nodeLabelKey string, label LabelOfNamed,
 		// Also one that is being deleted: until it is gone, Kubernetes keeps its EndpointSlices up to date.
 		return service
 	}
-	return &Names{localService: ls, label: label, Source: ours(Source), Published: ours(Published)}
+	names := NewNames(ls, isNamed, labels)
+	names.Source, names.Published = ours(Source), ours(Published)
+	return names
 }
 
 // Of returns the hostname of a node, "" if it has none.
 func (n *Names) Of(node string) string {
 	groupBy := n.localService.Spec.GroupBy
-	if node == "" {
-		return ""
-	}
-	group, isNamed := n.label(node, groupBy)
 	switch {
-	case !isNamed, groupBy != "" && group == "":
+	case node == "" || !n.isNamed(node):
 		return ""
-	case groupBy != "":
-		return naming.GroupHostname(group)
+	case groupBy == "":
+		return naming.Hostname(node)
 	}
-	return naming.Hostname(node)
+	group, _ := n.labels(node, groupBy)
+	if group == "" {
+		return ""
+	}
+	return naming.GroupHostname(group)
 }
 
-// Count returns how many names some nodes have.
-func (n *Names) Count(nodes []string) int {
-	if n.localService.Spec.GroupBy == "" {
-		return len(nodes)
+// Ungrouped counts the nodes that have no part in a name, because they lack the label that groupBy names, or its value
+// is empty.
+func (n *Names) Ungrouped(nodes []string) (without, empty int) {
+	groupBy := n.localService.Spec.GroupBy
+	if groupBy == "" {
+		return 0, 0
 	}
-	names := sets.Set[string]{}
+	for _, node := range nodes {
+		switch value, exists := n.labels(node, groupBy); {
+		case !exists:
+			without++
+		case value == "":
+			empty++
+		}
+	}
+	return without, empty
+}
+
+// count returns how many names some nodes have, and how many of these are published with a ready endpoint.
+func (n *Names) count(nodes []string, published sets.Set[string]) (all, ready int) {
+	names := sets.New[string]()
 	for _, node := range nodes {
 		names.Insert(n.Of(node))
 	}
-	return len(names.Delete(""))
+	names.Delete("")
+	return len(names), len(names.Intersection(published))
 }
 
 // CopyChange is what a plan does about one EndpointSlice of the Published Service: Create, Update, Delete or Wait.
@@ -105,10 +116,9 @@ type Copies struct {
 	Changes []CopyChange
 	// Sources is the number of EndpointSlices to copy.
 	Sources int
-	// IsNew is true until the status of the LocalService says that nothing is being written for its spec.
+	// IsNew is true until the status of the LocalService says that its spec was written, or that a write was refused.
 	IsNew bool
-	// ready has the nodes with a name and a ready endpoint that is copied. Of a new spec, only copies that are up to
-	// date count; later, one that a pod has just outdated does, too.
+	// ready has the hostnames that are published with a ready endpoint.
 	ready sets.Set[string]
 }
 
@@ -130,36 +140,27 @@ func (n *Names) Copies() Copies {
 	}
 	writing := meta.FindStatusCondition(n.localService.Status.Conditions, v1alpha1.ConditionProgressing)
 	out.IsNew = writing == nil || writing.ObservedGeneration != n.localService.Generation ||
-		writing.Status == metav1.ConditionTrue
+		writing.Status == metav1.ConditionTrue && writing.Reason == v1alpha1.ReasonWritingServices
 	var unwanted []CopyChange
 	for name, slice := range n.Slices {
-		change, isSource := n.Change(name), n.IsSource(slice)
+		change := n.Change(name)
 		switch {
 		case change.Action == Delete:
 			unwanted = append(unwanted, change)
 		case change.Action != "":
 			out.Changes = append(out.Changes, change)
 		}
-		if isSource {
+		switch {
+		case n.IsSource(slice):
 			out.Sources++
-		}
-		if isSource && (change.Action == "" || change.Action == Update && !out.IsNew) {
-			n.addReady(out.ready, slice)
+		case IsCopy(slice, n.Published.GetUID()):
+			out.ready.Insert(slice.ReadyHostnames()...)
 		}
 	}
 	if out.Sources > 0 {
 		out.Changes = append(out.Changes, unwanted...)
 	}
 	return out
-}
-
-// addReady adds the nodes with a name and a ready endpoint in a source.
-func (n *Names) addReady(nodes sets.Set[string], source EndpointSlice) {
-	for _, endpoint := range source.Sum().Endpoints {
-		if node := endpoint.Node.Value(); endpoint.isReady() && n.Of(node) != "" {
-			nodes.Insert(node)
-		}
-	}
 }
 
 // Change returns what to do about the copy of an EndpointSlice of the Source, or to delete another EndpointSlice, by
@@ -171,7 +172,7 @@ func (n *Names) Change(name string) (change CopyChange) {
 	if slice := n.Slices[name]; slice != nil && n.IsSource(slice) {
 		return n.copyOf(name, slice)
 	}
-	if slice := n.Slices[name]; slice != nil && n.isUnwanted(name, slice) {
+	if slice := n.Slices[name]; slice != nil && n.mayDelete(slice) && !n.isWanted(name) {
 		return CopyChange{Action: Delete, Name: name, Current: slice}
 	}
 	return change
@@ -203,28 +204,40 @@ func (n *Names) copyOf(name string, source EndpointSlice) (change CopyChange) {
 	case change.Current == nil:
 		change.Action = Create
 	case !IsCopy(change.Current, n.Published.GetUID()):
-		change.Action = Wait // It belongs to a Service that is gone, and is deleted with it.
-	case change.Current.Sum().Same(want) && change.Current.Manager() == v1alpha1.EndpointSliceManager:
+		change.Action = Wait // It belongs to a Service that is gone, and is deleted with it, or to somebody else.
+	case change.Current.Sum().Same(want) && n.hasMetadata(change.Current):
 	default:
 		change.Action = Update
 	}
 	return change
 }
 
-// isUnwanted reports whether a published EndpointSlice is not the copy of a source. If somebody gave the Published
-// Service a selector, what Kubernetes publishes for that stays as long as the selector does.
-func (n *Names) isUnwanted(name string, slice EndpointSlice) bool {
-	if !IsCopy(slice, n.Published.GetUID()) {
-		return false
-	}
-	if source := n.Slices[SourceName(name)]; source != nil && n.IsSource(source) {
-		return false
-	}
-	selects := len(n.Published.Content().Get().Spec.Selector) > 0
-	return !(selects && slice.Manager() == KubernetesSliceManager)
+// isWanted reports whether an EndpointSlice has the name of the copy of a source.
+func (n *Names) isWanted(name string) bool {
+	source := n.Slices[SourceName(name)]
+	return source != nil && n.IsSource(source)
 }
 
-// sum returns the sum of a copy of endpoints. It includes which are ready.
+// mayDelete reports whether an EndpointSlice is a copy, or what Kubernetes itself has left at the Published Service: its
+// mirror of Endpoints, or what it published for a selector that somebody gave that Service, once the selector is gone.
+// An EndpointSlice of another manager is never changed and never deleted, even if our Service controls it.
+func (n *Names) mayDelete(slice EndpointSlice) bool {
+	if IsCopy(slice, n.Published.GetUID()) {
+		return true
+	}
+	switch slice.Manager() {
+	case KubernetesMirrorManager:
+	case KubernetesSliceManager:
+		if len(n.Published.Content().Get().Spec.Selector) > 0 {
+			return false
+		}
+	default:
+		return false
+	}
+	return slice.Controller().UID == n.Published.GetUID()
+}
+
+// sum returns the sum of a copy of endpoints.
 func (n *Names) sum(endpoints []EndpointSum) (sum uint64) {
 	for _, endpoint := range endpoints {
 		if hostname := n.Of(endpoint.Node.Value()); hostname != "" {
@@ -259,12 +272,12 @@ func CopyName(source string) string { return source + copySuffix }
 // SourceName returns the name of the source of a copy, by the copy's name; the same name if it is no copy.
 func SourceName(name string) string { return strings.TrimSuffix(name, copySuffix) }
 
-// IsCopy reports whether an EndpointSlice belongs to a Published Service, by the UID of that: the Service controls it,
-// or it is a copy that nothing controls, as after `kubectl delete service --cascade=orphan`.
+// IsCopy reports whether an EndpointSlice is one that this controller manages for a Published Service, by the UID of
+// that: the Service controls it, or nothing does, as after `kubectl delete service --cascade=orphan`.
 func IsCopy(slice EndpointSlice, published types.UID) bool {
 	controller := slice.Controller()
-	return controller.UID == published || controller == (Controller{}) &&
-		strings.HasSuffix(slice.GetName(), copySuffix) && slice.Manager() == v1alpha1.EndpointSliceManager
+	return slice.Manager() == v1alpha1.EndpointSliceManager && (controller.UID == published ||
+		controller == (Controller{}) && strings.HasSuffix(slice.GetName(), copySuffix))
 }
 
 // LocalServiceOfCopy returns the name of the LocalService of a copy. Its Service has the same name, even if the labels
@@ -279,7 +292,7 @@ func (n *Names) Copy(change *CopyChange) *discoveryv1.EndpointSlice {
 	out := change.Source.Get()
 	ls := n.localService
 	out.ObjectMeta = metav1.ObjectMeta{
-		Name: change.Name, Namespace: ls.Namespace, Labels: copyLabels(ls.Name),
+		Name: change.Name, Namespace: ls.Namespace, Labels: copyLabels(ls), Annotations: copyAnnotations(ls),
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(
 			&metav1.ObjectMeta{Name: n.Published.GetName(), UID: n.Published.GetUID()},
 			corev1.SchemeGroupVersion.WithKind("Service"))},
@@ -298,14 +311,45 @@ func (n *Names) Copy(change *CopyChange) *discoveryv1.EndpointSlice {
 	return out
 }
 
-// copyLabels returns the labels of a copy, whose Service has the name of the LocalService. The label of headless
-// Services keeps kube-proxy from watching it.
-func copyLabels(localService string) map[string]string {
-	return map[string]string{
-		discoveryv1.LabelServiceName: localService,
+// copyLabels returns the labels of a copy, whose Service has the name of the LocalService: those of the Service, as on
+// the EndpointSlices of Kubernetes. The label of headless Services keeps kube-proxy from watching it.
+func copyLabels(ls *v1alpha1.LocalService) map[string]string {
+	labels := map[string]string{}
+	if m := ls.Spec.ServiceMetadata; m != nil {
+		maps.Copy(labels, m.Labels)
+	}
+	maps.Copy(labels, map[string]string{
+		discoveryv1.LabelServiceName: ls.Name,
 		discoveryv1.LabelManagedBy:   v1alpha1.EndpointSliceManager,
 		corev1.IsHeadlessService:     "",
-		v1alpha1.OwnerLabelKey:       localService,
+		v1alpha1.OwnerLabelKey:       ls.Name,
 		v1alpha1.HostnamesLabelKey:   v1alpha1.HostnamesPublished,
+	})
+	return labels
+}
+
+// copyAnnotations returns the annotations of a copy: a record of the labels that spec.serviceMetadata gives it, so that
+// one that is removed there is removed here, too.
+func copyAnnotations(ls *v1alpha1.LocalService) map[string]string {
+	if m := ls.Spec.ServiceMetadata; m != nil && len(m.Labels) > 0 {
+		return map[string]string{v1alpha1.AppliedMetadataAnnotationKey: recordOf(&v1alpha1.ServiceMetadata{Labels: m.Labels})}
 	}
+	return nil
+}
+
+// hasMetadata reports whether a copy has the controller, labels and annotations that it should have.
+func (n *Names) hasMetadata(slice EndpointSlice) bool {
+	labels, applied := slice.Metadata()
+	return slice.Controller().UID == n.Published.GetUID() &&
+		applied == copyAnnotations(n.localService)[v1alpha1.AppliedMetadataAnnotationKey] &&
+		subset(copyLabels(n.localService), labels)
+}
+
+// IsStored reports whether a copy was stored as it was written. Others may add labels and annotations.
+func IsStored(written, stored *discoveryv1.EndpointSlice) bool {
+	want, have := SliceFromAPI(written), SliceFromAPI(stored)
+	labels, applied := have.Metadata()
+	_, wantApplied := want.Metadata()
+	return want.Sum().Same(have.Sum()) && want.Controller() == have.Controller() && applied == wantApplied &&
+		subset(written.Labels, labels)
 }

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
@@ -18,8 +19,8 @@ func groupedBy(key string) func(*v1alpha1.LocalService) {
 	return func(ls *v1alpha1.LocalService) { ls.Spec.GroupBy = key }
 }
 
-// TestTemplatesOfHostnames: mode Hostnames has two Services. The one with the names has the metadata for generated
-// Services.
+// TestTemplatesOfHostnames: mode Hostnames has two Services with the metadata for generated Services, but nobody who
+// publishes Services sees the names twice.
 func TestTemplatesOfHostnames(t *testing.T) {
 	ls := localService(specs["metadata"], specs["not ready addresses"], specs["cluster IP"], hostnamesMode,
 		groupedBy("zone"))
@@ -39,7 +40,7 @@ func TestTemplatesOfHostnames(t *testing.T) {
 		published.Labels[v1alpha1.HostnamesLabelKey] != "published" {
 		t.Errorf("the Service with the names: %+v", published)
 	}
-	if diff := cmp.Diff(ls.Spec.Selector, source.Spec.Selector); diff != "" || source.Labels["team"] != "" ||
+	if diff := cmp.Diff(ls.Spec.Selector, source.Spec.Selector); diff != "" || source.Labels["team"] != "a" ||
 		source.Labels[v1alpha1.HostnamesLabelKey] != "source" || source.Name == "demo" {
 		t.Errorf("the Service that selects the pods: %+v", source)
 	}
@@ -88,7 +89,7 @@ func TestHostnamesOf(t *testing.T) {
 		count int
 	}{
 		"of nodes": {[]func(*v1alpha1.LocalService){hostnamesMode},
-			[]string{"a", naming.Hostname("b.c"), "d", "e", "f", "new", ""}, 5},
+			[]string{"a", naming.Hostname("b.c"), "d", "e", "f", "", ""}, 5},
 		"of selected nodes": {[]func(*v1alpha1.LocalService){hostnamesMode, linux},
 			[]string{"a", naming.Hostname("b.c"), "d", "", "f", "", ""}, 4},
 		"of groups": {[]func(*v1alpha1.LocalService){hostnamesMode, groupedBy("zone")},
@@ -98,13 +99,10 @@ func TestHostnamesOf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ls := localService(c.edit...)
-			h := NewNames(ls, func(name, key string) (string, bool) {
+			h := NewNames(ls, func(name string) bool {
 				set, found := nodes[name]
-				if !found {
-					return "", IsNamedUnknown(ls, name, func(string) bool { return false })
-				}
-				return set[key], Selects(ls, name, set)
-			})
+				return found && Selects(ls, name, set)
+			}, func(name, key string) (string, bool) { return nodes[name].Lookup(key) })
 			var selected []string
 			for i, node := range []string{"a", "b.c", "d", "e", "f", "new", ""} {
 				got := h.Of(node)
@@ -115,8 +113,8 @@ func TestHostnamesOf(t *testing.T) {
 					selected = append(selected, node)
 				}
 			}
-			if got := h.Count(selected); got != c.count {
-				t.Errorf("%d names, want %d", got, c.count)
+			if all, ready := h.count(selected, sets.New("a", "x", "other")); all != c.count || ready != 1 {
+				t.Errorf("%d names, want %d; %d ready, want 1", all, c.count, ready)
 			}
 		})
 	}

@@ -24,7 +24,7 @@ func newNames(t *testing.T, slices ...apiSlice) *Names {
 	for _, s := range existing(t, ls, nil, created) {
 		all[s.Name] = kept(s)
 	}
-	names := NamesOf(ls, nodeLabelKey, objects.Named, func(name string) Service { return all[name] })
+	names := NamesOf(ls, nodeLabelKey, objects.Named, nil, func(name string) Service { return all[name] })
 	names.Slices = byName(slices...)
 	return names
 }
@@ -34,7 +34,7 @@ func TestNamesOf(t *testing.T) {
 	if names := newNames(t); names.Source == nil || names.Published == nil || names.Published.GetName() != "demo" {
 		t.Errorf("%+v", names)
 	}
-	names := NamesOf(localService(hostnamesMode), nodeLabelKey, objects.Named,
+	names := NamesOf(localService(hostnamesMode), nodeLabelKey, objects.Named, nil,
 		func(name string) Service { return kept(foreign(name)) })
 	if names.Source != nil || names.Published != nil {
 		t.Errorf("of Services of others: %+v", names)

@@ -24,9 +24,6 @@ const (
 	Delete Action = "Delete"
 	// Wait leaves a Service alone that is being deleted, or soon will be: its name is free afterwards.
 	Wait Action = "Wait"
-	// Withhold writes no Service, and leaves one alone that exists, because the node lacks a label for which a variable
-	// stands.
-	Withhold Action = "Withhold"
 	// Conflict leaves a Service alone that belongs to somebody else, although its name is wanted, or that of another node
 	// that wants the same name.
 	Conflict Action = "Conflict"
@@ -35,7 +32,7 @@ const (
 // Change is what a plan does about one Service.
 type Change struct {
 	Action Action
-	// Template is what the Service should be or, for Delete, one that says which Services are wanted.
+	// Template is what the Service should be, nil for Delete.
 	Template *Template
 	// Name of the Service.
 	Name string
@@ -45,8 +42,6 @@ type Change struct {
 	Current Service
 	// Rival is the node that has the name, for a Conflict between two nodes; "" for one with somebody else's Service.
 	Rival string
-	// Label is the key of the label that the node lacks, for Withhold.
-	Label string
 	// Fields are the names of the fields that differ, for Update, Adopt and Replace.
 	Fields []string
 	// IfNodeGone limits Delete to the case that the API server does not have the Service's node any more.
@@ -66,6 +61,9 @@ type Plan struct {
 	// IsHostnames is true in mode Hostnames, and Copies says how far its names are published.
 	IsHostnames bool
 	Copies      Copies
+	// Ungrouped is the number of selected nodes without the label that groupBy names, and EmptyGroups that of nodes on
+	// which its value is empty. These have no part in a name.
+	Ungrouped, EmptyGroups int
 	// PortNumbers are those that the pods have.
 	PortNumbers PortNumbers
 	// Unselected is set if the LocalService chooses among the nodes, and selects none.
@@ -100,15 +98,14 @@ func Compute(in Input) Plan {
 	}
 	wanted := 0 // Services in Owned that are wanted
 	var name []byte
-	selectsNothing, withheld := in.selectsNothing(), in.Templates[0].withheld(in.Nodes)
-	rivals := Rivals(in.localService(), without(in.Nodes, withheld))
+	selectsNothing, rivals := in.selectsNothing(), Rivals(in.localService(), in.Nodes)
 	for _, template := range in.Templates {
 		if selectsNothing && in.Names.Source == nil && in.Names.Published == nil {
 			break // In mode Hostnames, both are created when a node is first selected, and kept from then on.
 		}
 		c := comparison{template, map[SharedContent]difference{}}
 		for _, node := range in.Templates.nodes(in.Nodes) {
-			if rivals[node] != "" || withheld[node] != "" {
+			if rivals[node] != "" {
 				continue
 			}
 			name = template.appendName(name[:0], node)
@@ -129,9 +126,8 @@ func Compute(in Input) Plan {
 			}
 		}
 	}
-	plan.withhold(&in, withheld)
 	if wanted < len(in.Owned) {
-		plan.Changes[Delete] = unwanted(in, withheld)
+		plan.Changes[Delete] = unwanted(in)
 	}
 	if selectsNothing {
 		plan.Changes[Delete], plan.Unselected = in.keepUnselected(plan.Changes[Delete])
@@ -146,9 +142,9 @@ func Compute(in Input) Plan {
 	}
 	plan.sort()
 	if plan.IsHostnames {
-		plan.Nodes = in.Names.Count(in.Nodes)
-		// Pods may be known before their nodes.
-		plan.Ready = min(in.Names.Count(plan.Copies.ready.UnsortedList()), plan.Nodes)
+		plan.Nodes, plan.Ready = in.Names.count(in.Nodes, plan.Copies.ready)
+		plan.Nodes += len(rivals)
+		plan.Ungrouped, plan.EmptyGroups = in.Names.Ungrouped(in.Nodes)
 	}
 	return plan
 }
@@ -165,13 +161,11 @@ func (p *Plan) sort() {
 }
 
 // unwanted returns the deletions of the owned Services that are not wanted.
-func unwanted(in Input, withheld map[string]string) []Change {
+func unwanted(in Input) []Change {
 	wanted := make(map[string]bool, len(in.Nodes))
 	for _, template := range in.Templates {
 		for _, node := range in.Templates.nodes(in.Nodes) {
-			if name := template.name(node); withheld[node] == "" || isOf(in.Owned[name], node) {
-				wanted[name] = true
-			}
+			wanted[template.name(node)] = true
 		}
 	}
 	var changes []Change
@@ -179,8 +173,7 @@ func unwanted(in Input, withheld map[string]string) []Change {
 		if wanted[name] || current.Terminating() {
 			continue
 		}
-		changes = append(changes, Change{Action: Delete, Template: in.Templates[0], Name: name, Node: current.Node(),
-			Current: current})
+		changes = append(changes, Change{Action: Delete, Name: name, Node: current.Node(), Current: current})
 	}
 	return changes
 }

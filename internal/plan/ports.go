@@ -42,6 +42,21 @@ func (n PortNumbers) Add(name string, number int32) {
 	n[name] = number
 }
 
+// UnknownPorts returns the names in targetPort that no ready pod of a headless LocalService has: its names resolve all the
+// same, but nobody listens. named is nil if no targetPort is a name.
+func UnknownPorts(ls *v1alpha1.LocalService, named PortNumbers) (names []string) {
+	if HasClusterIPs(ls) || named == nil {
+		return nil
+	}
+	for _, port := range ls.Spec.Ports {
+		name := port.TargetPort.StrVal
+		if _, isKnown := named[port.Name]; !isKnown && name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // TranslatedPorts says which ports have another number in the pods where the Services do not translate it, "" if none.
 // Of a targetPort that is a name, it knows only the numbers that it is given.
 func TranslatedPorts(ls *v1alpha1.LocalService, named PortNumbers) string {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -56,7 +57,7 @@ func NewTemplates(ls *v1alpha1.LocalService, nodeLabelKey string, labels NodeLab
 		return Templates{newTemplate(ls, Source, nodeLabelKey), newTemplate(ls, Published, nodeLabelKey)}, nil
 	}
 	t := newTemplate(ls, ForNode, nodeLabelKey)
-	t.nodeLabels, t.labelVariables = labels, labelVariables(ls)
+	t.nodeLabels = labels
 	return Templates{t}, nil
 }
 
@@ -90,8 +91,6 @@ type Template struct {
 	want         Content
 	hasVariables bool // the wanted Content depends on the node: see wantFor
 	nodeLabels   NodeLabels
-	// labelVariables are the keys of the labels of nodes for which variables stand.
-	labelVariables []string
 }
 
 // unreadableKey is the key of an annotation that no object of an API server can have.
@@ -108,6 +107,38 @@ func IsUnreadable(ls *v1alpha1.LocalService) bool {
 	return unreadable
 }
 
+// metadataFor returns the part of spec.serviceMetadata that a Service for a purpose gets: all of it but, on the Source,
+// annotations that ask somebody to publish the Service, because the Service with the names has them.
+func metadataFor(m *v1alpha1.ServiceMetadata, purpose Purpose) *v1alpha1.ServiceMetadata {
+	if purpose != Source {
+		return m
+	}
+	annotations := maps.Clone(m.Annotations)
+	maps.DeleteFunc(annotations, func(key, _ string) bool {
+		return strings.HasPrefix(key, "external-dns.") || strings.HasPrefix(key, "prometheus.io/")
+	})
+	return &v1alpha1.ServiceMetadata{Labels: m.Labels, Annotations: annotations}
+}
+
+// addMetadata adds labels and annotations of a LocalService, and a record of which these are.
+func (c *Content) addMetadata(m *v1alpha1.ServiceMetadata) {
+	maps.Copy(c.Labels, m.Labels)
+	maps.Copy(c.Annotations, m.Annotations)
+	delete(c.Annotations, v1alpha1.AppliedMetadataAnnotationKey)
+	if len(m.Labels)+len(m.Annotations) > 0 {
+		c.Annotations[v1alpha1.AppliedMetadataAnnotationKey] = recordOf(m)
+	}
+}
+
+// recordOf returns the value of AppliedMetadataAnnotationKey for labels and annotations.
+func recordOf(m *v1alpha1.ServiceMetadata) string {
+	record, _ := json.Marshal(appliedMetadata{ // Strings always have a JSON form.
+		Labels:      slices.Sorted(maps.Keys(m.Labels)),
+		Annotations: slices.Sorted(maps.Keys(m.Annotations)),
+	})
+	return string(record)
+}
+
 // appliedMetadata is the value of AppliedMetadataAnnotationKey.
 type appliedMetadata struct {
 	Labels      []string `json:"labels,omitempty"`
@@ -122,15 +153,9 @@ func newTemplate(ls *v1alpha1.LocalService, purpose Purpose, nodeLabelKey string
 	t.want.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(ls,
 		v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.Kind))}
 	t.want.Labels, t.want.Annotations = map[string]string{}, map[string]string{}
-	if m := ls.Spec.ServiceMetadata; m != nil && purpose != Source && len(m.Labels)+len(m.Annotations) > 0 {
-		maps.Copy(t.want.Labels, m.Labels)
-		maps.Copy(t.want.Annotations, m.Annotations)
+	if m := ls.Spec.ServiceMetadata; m != nil {
+		t.want.addMetadata(metadataFor(m, purpose))
 		t.hasVariables = purpose == ForNode && hasVariables(m)
-		applied, _ := json.Marshal(appliedMetadata{ // Strings always have a JSON form.
-			Labels:      slices.Sorted(maps.Keys(m.Labels)),
-			Annotations: slices.Sorted(maps.Keys(m.Annotations)),
-		})
-		t.want.Annotations[v1alpha1.AppliedMetadataAnnotationKey] = string(applied)
 	}
 	t.want.Labels[v1alpha1.OwnerLabelKey] = ls.Name
 	switch purpose {
@@ -161,9 +186,9 @@ func (t *Template) appendName(dst []byte, node string) []byte {
 	return append(dst, t.name(node)...)
 }
 
-// Wants reports whether the LocalService wants a Service with a name for a node with labels.
-func (t *Template) Wants(node string, labels Labels, name string) bool {
-	return t.purpose == ForNode && Selects(t.owner, node, labels) && t.name(node) == name
+// Wants reports whether a LocalService wants a Service with a name for a node with labels.
+func Wants(ls *v1alpha1.LocalService, node string, labels Labels, name string) bool {
+	return LabelsPods(ls) && Selects(ls, node, labels) && ServiceName(ls.Name, ForNode, node) == name
 }
 
 // validate finds what the CustomResourceDefinition cannot: it does not know this controller's node label key, and it

@@ -30,35 +30,27 @@ func hasVariables(m *v1alpha1.ServiceMetadata) bool {
 // plan is made and carried out, the answer stays the same.
 type NodeLabels func(node, key string) (value string, exists bool)
 
-// wantFor returns what the Service of a node should be. The node has all labels for which variables stand.
+// wantFor returns what the Service of a node should be. A label or annotation with a variable for a label that the node
+// does not have is left out.
 func (t *Template) wantFor(node string) *Content {
 	if !t.hasVariables {
 		return &t.want
 	}
-	label := func(key string) string {
-		value, _ := t.nodeLabels(node, key)
-		return value
-	}
-	want := t.want
-	want.Labels = expandAll(t.want.Labels, t.owner.Spec.ServiceMetadata.Labels, node, label)
-	want.Annotations = expandAll(t.want.Annotations, t.owner.Spec.ServiceMetadata.Annotations, node, label)
+	label := func(key string) (value string, exists bool) { return t.nodeLabels(node, key) }
+	given, want := t.owner.Spec.ServiceMetadata, t.want
+	expanded := v1alpha1.ServiceMetadata{Labels: expandAll(given.Labels, node, label),
+		Annotations: expandAll(given.Annotations, node, label)}
+	want.Labels, want.Annotations = maps.Clone(t.want.Labels), maps.Clone(t.want.Annotations)
+	deleteAll(want.Labels, given.Labels)
+	deleteAll(want.Annotations, given.Annotations)
+	want.addMetadata(&expanded)
 	return &want
 }
 
-// MissingLabel returns the key of a label for which a variable in a LocalService stands and which a node does not have,
-// "" if it has all.
-func MissingLabel[L Labels](ls *v1alpha1.LocalService, node L) string {
-	return firstMissing(labelVariables(ls), node.Lookup)
-}
-
-// firstMissing returns the first of some keys that a look-up does not find, "" if it finds all.
-func firstMissing(keys []string, lookup func(key string) (value string, exists bool)) string {
-	for _, key := range keys {
-		if _, exists := lookup(key); !exists {
-			return key
-		}
+func deleteAll(from, keys map[string]string) {
+	for key := range keys {
+		delete(from, key)
 	}
-	return ""
 }
 
 // DiffersFor reports whether variables in a LocalService stand for other values after the labels of a node have
@@ -71,23 +63,27 @@ func DiffersFor[L Labels](ls *v1alpha1.LocalService, before, after L) bool {
 	})
 }
 
-// expandAll returns a copy of all, with the variables expanded in the values that the LocalService's author has given.
-func expandAll(all, given map[string]string, node string, label func(key string) string) map[string]string {
-	expanded := maps.Clone(all)
+// expandAll returns values with their variables expanded, without those whose variables have no value on the node.
+func expandAll(given map[string]string, node string, label func(key string) (string, bool)) map[string]string {
+	expanded := make(map[string]string, len(given))
 	for key, value := range given {
-		expanded[key] = expand(value, node, label)
+		if value, isComplete := expand(value, node, label); isComplete {
+			expanded[key] = value
+		}
 	}
 	return expanded
 }
 
-// expand replaces the variables in a value, and escapes, as in the args of a container. What is neither stays.
-func expand(value, node string, label func(key string) string) string {
+// expand replaces the variables in a value, and escapes, as in the args of a container. What is neither stays. It
+// reports whether all labels for which variables stand exist.
+func expand(value, node string, label func(key string) (value string, exists bool)) (_ string, isComplete bool) {
 	var out strings.Builder
+	isComplete = true
 	for {
 		start := strings.Index(value, "$(")
 		if start < 0 {
 			out.WriteString(value)
-			return out.String()
+			return out.String(), isComplete
 		}
 		if start > 0 && value[start-1] == '$' {
 			start-- // an escape
@@ -106,7 +102,9 @@ func expand(value, node string, label func(key string) string) string {
 			out.WriteString(naming.Hostname(node))
 			length = len(v1alpha1.VariableNodeDNSLabel)
 		case length > 0:
-			out.WriteString(label(key))
+			text, exists := label(key)
+			out.WriteString(text)
+			isComplete = isComplete && exists
 		default:
 			out.WriteByte('$')
 			length = 1
@@ -141,9 +139,9 @@ func labelVariables(ls *v1alpha1.LocalService) []string {
 	for _, values := range []map[string]string{m.Labels, m.Annotations} {
 		for _, value := range values {
 			if strings.Contains(value, labelVariableBegins) {
-				expand(value, "", func(key string) string {
+				expand(value, "", func(key string) (string, bool) {
 					keys = append(keys, key)
-					return ""
+					return "", false
 				})
 			}
 		}
@@ -155,12 +153,12 @@ func labelVariables(ls *v1alpha1.LocalService) []string {
 // validateVariables finds mistakes in variables that the API's own validation accepts.
 func validateVariables(m *v1alpha1.ServiceMetadata) (err error) {
 	find := func(field, name, value string, isLabel bool) {
-		expanded := expand(value, "n", func(key string) string {
+		expanded, _ := expand(value, "n", func(key string) (string, bool) {
 			if len(content.IsLabelKey(key)) > 0 {
 				err = cmp.Or(err, fmt.Errorf("spec.serviceMetadata.%s has in %s a variable for the label %q, which no "+
 					"node can have: write %s", field, name, key, v1alpha1.VariableNodeLabel))
 			}
-			return "v"
+			return "v", true
 		})
 		if isLabel && strings.Contains(value, labelVariableBegins) && len(content.IsLabelValue(expanded)) > 0 {
 			err = cmp.Or(err, fmt.Errorf("spec.serviceMetadata.%s has in %s the value %q, which no label can have: "+

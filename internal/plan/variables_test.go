@@ -35,7 +35,6 @@ func TestVariables(t *testing.T) {
 				ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: metadata, Annotations: metadata}
 			})
 			tmpl := newTemplate(ls, ForNode, nodeLabelKey)
-			tmpl.labelVariables = labelVariables(ls)
 			tmpl.nodeLabels = func(node, key string) (string, bool) {
 				value, exists := map[string]string{"zone": "eu", "a.b/c": "1", "empty": ""}[key]
 				return value, exists && node == "n"
@@ -74,35 +73,53 @@ func TestVariablesOfOtherNode(t *testing.T) {
 	}
 }
 
-// TestMissingLabel: nothing is written for a node without a label for which a variable stands, whatever there is, and
-// nothing is deleted.
-func TestMissingLabel(t *testing.T) {
+// TestNoValue: a label or annotation with a variable for a label that the node lacks is left out, until the node has it,
+// and again when the node has lost it.
+func TestNoValue(t *testing.T) {
 	ls := localService(func(ls *v1alpha1.LocalService) {
-		ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{"zone": "$(NODE_LABEL['zone'])"},
-			Annotations: map[string]string{"a": "$(NODE_LABEL['rack'])", "b": "$$(NODE_LABEL['other'])"}}
+		ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{
+			Labels:      map[string]string{"zone": "$(NODE_LABEL['zone'])", "team": "a"},
+			Annotations: map[string]string{"rack": "$(NODE_NAME)-$(NODE_LABEL['rack'])", "b": "$$(NODE_LABEL['other'])"}}
 	})
-	have := map[string]labels.Set{"all": {"zone": "a", "rack": "1"}, "empty": {"zone": "", "rack": "1"},
-		"none": {}, "zone": {"zone": "a"}}
-	ts, err := NewTemplates(ls, nodeLabelKey, func(node, key string) (string, bool) { return have[node].Lookup(key) })
+	node := labels.Set{}
+	ts, err := NewTemplates(ls, nodeLabelKey, func(_, key string) (string, bool) { return node.Lookup(key) })
 	if err != nil {
 		t.Fatal(err)
 	}
-	for node, set := range have {
-		want := map[string]string{"none": "rack", "zone": "rack"}[node]
-		if got := MissingLabel(ls, set); got != want || ts[0].withheld([]string{node})[node] != want {
-			t.Errorf("%s lacks %q, want %q", node, got, want)
+	c := newCluster()
+	for _, step := range []struct {
+		node       labels.Set
+		want       string
+		zone, rack string
+		record     string
+	}{
+		{labels.Set{}, "Create demo-n", "", "", `{"labels":["team"],"annotations":["b"]}`},
+		{labels.Set{"zone": "x"}, "Update demo-n", "x", "", `{"labels":["team","zone"],"annotations":["b"]}`},
+		{labels.Set{"zone": "x", "rack": ""}, "Update demo-n", "x", "n-",
+			`{"labels":["team","zone"],"annotations":["b","rack"]}`},
+		{labels.Set{"rack": "1"}, "Update demo-n", "", "n-1", `{"labels":["team"],"annotations":["b","rack"]}`},
+	} {
+		before := ls.DeepCopy()
+		node = step.node
+		plan := Compute(c.input(ts[0], "n"))
+		if got := actions(plan); !slices.Equal(got, []string{step.want}) {
+			t.Fatalf("%v: %v, want %s", step.node, got, step.want)
 		}
-	}
-	all := []string{"all", "empty", "none", "zone"}
-	if diff := cmp.Diff([]string{"Create demo-all", "Create demo-empty", "Withhold demo-none", "Withhold demo-zone"},
-		actions(Compute(newCluster().input(ts[0], all...)))); diff != "" {
-		t.Errorf("nothing exists (-want +got):\n%s", diff)
-	}
-	c := newCluster(foreign("demo-zone"), stored(ts[0].Service("none")))
-	plan := Compute(c.input(ts[0], "none", "zone"))
-	if diff := cmp.Diff([]string{"Withhold demo-none", "Withhold demo-zone"}, actions(plan)); diff != "" ||
-		plan.InPlace > 0 || plan.Changes[Withhold][0].Label != "rack" {
-		t.Errorf("%d in place, (-want +got):\n%s", plan.InPlace, diff)
+		c.run(t, ts[0], plan)
+		s := c["demo-n"]
+		_, hasZone := s.Labels["zone"]
+		_, hasRack := s.Annotations["rack"]
+		if s.Labels["zone"] != step.zone || hasZone != (step.zone != "") || s.Annotations["rack"] != step.rack ||
+			hasRack != (step.rack != "") || s.Labels["team"] != "a" || s.Annotations["b"] != "$(NODE_LABEL['other'])" ||
+			s.Annotations[v1alpha1.AppliedMetadataAnnotationKey] != step.record {
+			t.Errorf("%v: labels %v, annotations %v", step.node, s.Labels, s.Annotations)
+		}
+		if again := actions(Compute(c.input(ts[0], "n"))); len(again) > 0 {
+			t.Errorf("%v: then %v", step.node, again)
+		}
+		if diff := cmp.Diff(before, ls); diff != "" {
+			t.Errorf("the LocalService was changed: %s", diff)
+		}
 	}
 	for key, want := range map[string]bool{"zone": true, "rack": true, "other": false} {
 		for _, after := range []labels.Set{{}, {key: ""}, {key: "b"}} {
@@ -111,45 +128,7 @@ func TestMissingLabel(t *testing.T) {
 			}
 		}
 	}
-	if DiffersFor(ls, have["all"], have["all"]) || DiffersFor(localService(), have["all"], have["none"]) {
+	if all := (labels.Set{"zone": "a"}); DiffersFor(ls, all, all) || DiffersFor(localService(), all, labels.Set{}) {
 		t.Error("nothing has changed, or nothing depends on it")
-	}
-}
-
-// TestMissingLabelAndRivals: a node without the label does not take a name from one that has it, and keeps no Service
-// that is another node's.
-func TestMissingLabelAndRivals(t *testing.T) {
-	ls := localService(func(ls *v1alpha1.LocalService) {
-		ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{"zone": "$(NODE_LABEL['zone'])"}}
-	})
-	zones := map[string]string{"x.y": "a"}
-	ts, err := NewTemplates(ls, nodeLabelKey, func(node, _ string) (string, bool) {
-		zone, exists := zones[node]
-		return zone, exists
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := newCluster(stored(ts[0].Service("x.y")))
-	expect := func(when string, nodes []string, inPlace int, want ...string) {
-		t.Helper()
-		plan := Compute(c.input(ts[0], nodes...))
-		got := actions(plan)
-		slices.Sort(got)
-		slices.Sort(want)
-		if diff := cmp.Diff(want, got); diff != "" || plan.InPlace != inPlace {
-			t.Errorf("%s: %d in place, (-want +got):\n%s", when, plan.InPlace, diff)
-		}
-		c.run(t, ts[0], plan)
-	}
-	expect("x-y has no label", []string{"x-y", "x.y"}, 1, "Withhold demo-x-y")
-	zones["x-y"] = "b"
-	expect("it has one", []string{"x-y", "x.y"}, 0, "Update demo-x-y", "Conflict demo-x-y")
-	delete(zones, "x.y")
-	delete(zones, "x-y")
-	expect("neither has one", []string{"x-y", "x.y"}, 0, "Withhold demo-x-y", "Withhold demo-x-y")
-	expect("the node of the Service is gone", []string{"x.y"}, 0, "Delete demo-x-y", "Withhold demo-x-y")
-	if len(c) > 0 {
-		t.Errorf("there is a Service of a node that is gone: %v", c)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/words"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -132,23 +133,18 @@ func (r *report) ready(ls *v1alpha1.LocalService) metav1.Condition {
 			"; each is tried again within two minutes"
 		if n := len(r.Changes[plan.Replace]); n > 0 {
 			c.Message += fmt.Sprintf("; until none is refused, %s stay as they are that should be recreated",
-				Count(n, "Service"))
+				words.Count(n, "Service"))
 		}
 	case r.isWriting():
 		c.Reason, c.Message = v1alpha1.ReasonWritingServices, "Services are being written"
 	case len(r.Changes[plan.Conflict]) > 0:
 		c.Reason, c.Message = v1alpha1.ReasonNameTaken, summarizeConflicts(r.Changes[plan.Conflict])
-		if withheld := r.Changes[plan.Withhold]; len(withheld) > 0 {
-			c.Message += ". " + summarizeWithheld(withheld)
-		}
-	case len(r.Changes[plan.Withhold]) > 0:
-		c.Reason, c.Message = v1alpha1.ReasonNodeLabelMissing, summarizeWithheld(r.Changes[plan.Withhold])
 	case r.isContested().Status == metav1.ConditionTrue:
 		c.Reason, c.Message = v1alpha1.ReasonContested, r.isContested().Message
 	case len(r.Changes[plan.Wait]) > 0:
 		c.Reason = v1alpha1.ReasonWaiting
 		c.Message = fmt.Sprintf("waiting for the deletion of %s with a name that is needed: if that takes long, "+
-			"look for finalizers with kubectl get service -o yaml", Count(len(r.Changes[plan.Wait]), "Service"))
+			"look for finalizers with kubectl get service -o yaml", words.Count(len(r.Changes[plan.Wait]), "Service"))
 	case r.Unselected != nil:
 		c.Reason, c.Message = v1alpha1.ReasonNoNodesSelected, r.noNodesSelected(ls)
 	case r.isUnpublished():
@@ -157,12 +153,12 @@ func (r *report) ready(ls *v1alpha1.LocalService) metav1.Condition {
 	case r.waitingCopies() > 0:
 		c.Reason = v1alpha1.ReasonWaiting
 		c.Message = fmt.Sprintf("waiting for the deletion of %s with a name that is needed, of an earlier Service",
-			Count(r.waitingCopies(), "EndpointSlice"))
+			words.Count(r.waitingCopies(), "EndpointSlice"))
 	case r.Nodes == 0:
 		c.Reason, c.Message = v1alpha1.ReasonNoNodesSelected, r.noNodesSelected(ls)
 	case r.IsHostnames:
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonHostnamesInPlace
-		c.Message = "every name is published" + r.answering(ls, "name") + r.translating(ls)
+		c.Message = "every name is published" + r.ungrouped(ls) + r.answering(ls, "name") + r.translating(ls)
 	default:
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonServicesInPlace
 		c.Message = "every selected node has its Service" + r.answering(ls, "node") + r.translating(ls)
@@ -181,7 +177,7 @@ func (r *report) answering(ls *v1alpha1.LocalService, noun string) string {
 	case r.Ready >= r.Nodes:
 		return ""
 	case r.Ready > 0:
-		return fmt.Sprintf(", and %d of %s answer: %s", r.Ready, Count(r.Nodes, noun), saysWhy)
+		return fmt.Sprintf(", and %d of %s answer: %s", r.Ready, words.Count(r.Nodes, noun), saysWhy)
 	case len(pods) <= causeLength:
 		saysWhy = fmt.Sprintf("kubectl get pods -n %s -l %s -o wide shows the pods, and %s", ls.Namespace, pods,
 			saysWhy)
@@ -192,18 +188,37 @@ func (r *report) answering(ls *v1alpha1.LocalService, noun string) string {
 	return ", and none answers: " + saysWhy
 }
 
-// translating says on which other ports clients find the pods.
-func (r *report) translating(ls *v1alpha1.LocalService) string {
-	ports := plan.TranslatedPorts(ls, r.PortNumbers)
-	if ports == "" {
-		return ""
+// ungrouped says how many nodes have no part in a name of a group.
+func (r *report) ungrouped(ls *v1alpha1.LocalService) (text string) {
+	if r.Ungrouped > 0 {
+		text = fmt.Sprintf(", and %s without the label %s (spec.groupBy), so without a name",
+			words.Count(r.Ungrouped, "node"), ls.Spec.GroupBy)
 	}
-	return "; " + ports
+	if r.EmptyGroups > 0 {
+		text += fmt.Sprintf(", and %s with an empty value of the label %s (spec.groupBy), so without a name: the value is "+
+			"the name. Use a label with values", words.Count(r.EmptyGroups, "node"), ls.Spec.GroupBy)
+	}
+	return text
+}
+
+// translating says which ports no pod has, and on which other ports clients find the pods.
+func (r *report) translating(ls *v1alpha1.LocalService) string {
+	text := ""
+	if unknown := plan.UnknownPorts(ls, r.PortNumbers); r.Ready > 0 && len(unknown) > 0 {
+		text = fmt.Sprintf("; no container has a port named %s, which targetPort names: the names resolve, but clients find "+
+			"nothing on that port", words.List(unknown, namesInMessage))
+	}
+	if ports := plan.TranslatedPorts(ls, r.PortNumbers); ports != "" {
+		text += "; " + ports
+	}
+	return text
 }
 
 // noNodesSelected says why a LocalService has no node, and what stays for that reason.
 func (r *report) noNodesSelected(ls *v1alpha1.LocalService) string {
 	switch {
+	case r.Unselected == nil && r.EmptyGroups > 0:
+		return "there is no name to publish" + r.ungrouped(ls)
 	case r.Unselected == nil && ls.Spec.GroupBy != "":
 		return fmt.Sprintf("no node has the label %s (spec.groupBy), or there is no node, so there is no name to publish",
 			ls.Spec.GroupBy)
@@ -324,8 +339,7 @@ func needsAttention(c *metav1.Condition) bool {
 		return c.Status == metav1.ConditionTrue
 	case v1alpha1.ConditionReady:
 		return slices.Contains([]string{v1alpha1.ReasonWriteFailed, v1alpha1.ReasonInvalidSpec,
-			v1alpha1.ReasonHostnamesNotPermitted, v1alpha1.ReasonNoNodesSelected,
-			v1alpha1.ReasonNodeLabelMissing}, c.Reason)
+			v1alpha1.ReasonHostnamesNotPermitted, v1alpha1.ReasonNoNodesSelected}, c.Reason)
 	}
 	return false
 }

@@ -88,10 +88,6 @@ func TestStatus(t *testing.T) {
 			"False NameTaken", "False NameTaken", "NameTaken",
 			`^2 Services already exist: "demo-b" (no owner), "demo-c" (owner: LocalService other). ` +
 				"Create this LocalService under another name: owners create their Services again$"},
-		"a node lacks a label": {found{Nodes: 3, InPlace: 2, Changes: byAction(plan.Change{Action: plan.Withhold,
-			Node: "c", Label: "zone"})}, outcome{}, "False NodeLabelMissing", "False NodeLabelMissing", "",
-			"^1 Service is not written, because spec.serviceMetadata has a variable for a label that the node does not " +
-				"have: c (zone). Label the node, correct the key, or select only nodes that have the label$"},
 		"two nodes that want one name": {found{Nodes: 3, InPlace: 2, Changes: byAction(rival("x.y"))}, outcome{},
 			"False NameTaken", "False NameTaken", "NameTaken", `^1 node has no name: x.y (demo-x-y is the name of node ` +
 				"x-y). Select only one of the nodes that want one name$"},
@@ -181,9 +177,14 @@ func TestStatus(t *testing.T) {
 func TestNoGroups(t *testing.T) {
 	ls := with(v1alpha1.LocalServiceStatus{}, 1)
 	ls.Spec.GroupBy = "example.com/rack"
-	message := (&report{Plan: &plan.Plan{IsHostnames: true}}).noNodesSelected(ls)
-	if want := "no node has the label example.com/rack (spec.groupBy)"; !strings.HasPrefix(message, want) {
-		t.Errorf("the message is %q, want %q first", message, want)
+	for want, p := range map[string]plan.Plan{
+		"no node has the label example.com/rack (spec.groupBy)":                                      {Ungrouped: 2},
+		"there is no name to publish, and 2 nodes with an empty value of the label example.com/rack": {EmptyGroups: 2},
+	} {
+		p.IsHostnames = true
+		if message := (&report{Plan: &p}).noNodesSelected(ls); !strings.HasPrefix(message, want) {
+			t.Errorf("the message is %q, want %q first", message, want)
+		}
 	}
 }
 

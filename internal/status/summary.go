@@ -6,9 +6,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/words"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -87,7 +87,7 @@ func CauseOf(err error, names ...string) string {
 	for _, name := range names {
 		text = rename(text, name, elided)
 	}
-	return truncate(text, causeLength)
+	return words.Cut(text, causeLength)
 }
 
 // Summarize groups failed writes by cause and counts them, sorted by cause. For a single one, it names the Service.
@@ -95,9 +95,9 @@ func Summarize(errs []error) string {
 	if len(errs) == 1 {
 		if e, isWrite := errors.AsType[*plan.WriteError](errs[0]); isWrite {
 			return fmt.Sprintf("1 write failed: %s %s/%s: %s", e.What(), e.Namespace, e.Name,
-				truncate(reason(e, e.Name), causeLength))
+				words.Cut(reason(e, e.Name), causeLength))
 		}
-		return "1 write failed: " + truncate(errs[0].Error(), causeLength)
+		return "1 write failed: " + words.Cut(errs[0].Error(), causeLength)
 	}
 	counts := map[string]int{}
 	for _, err := range errs {
@@ -106,22 +106,12 @@ func Summarize(errs []error) string {
 	causes := slices.Sorted(maps.Keys(counts))
 	var parts []string
 	for _, c := range causes[:min(len(causes), causesInMessage)] {
-		parts = append(parts, fmt.Sprintf("%d × %s", counts[c], truncate(c, causeLength)))
+		parts = append(parts, fmt.Sprintf("%d × %s", counts[c], words.Cut(c, causeLength)))
 	}
 	if more := len(causes) - causesInMessage; more > 0 {
 		parts = append(parts, fmt.Sprintf("%d more causes", more))
 	}
 	return fmt.Sprintf("%d writes failed: %s", len(errs), strings.Join(parts, "; "))
-}
-
-func truncate(s string, length int) string {
-	if len(s) <= length {
-		return s
-	}
-	for length > 0 && !utf8.RuneStart(s[length]) {
-		length--
-	}
-	return s[:length] + "…"
 }
 
 // summarizeConflicts says which names are taken, and what to do.
@@ -151,38 +141,22 @@ func summarizeRivals(rivals []plan.Change) string {
 		verb = "has"
 	}
 	return fmt.Sprintf("%s %s no name: %s. Select only one of the nodes that want one name",
-		Count(len(rivals), "node"), verb, firstOf(rivals, func(rival *plan.Change) string {
+		words.Count(len(rivals), "node"), verb, firstOf(rivals, func(rival *plan.Change) string {
 			return fmt.Sprintf("%s (%s is the name of node %s)", rival.Node, rival.Name, rival.Rival)
 		}))
 }
 
-// summarizeWithheld names the first few of the nodes that lack a label, and counts all.
-func summarizeWithheld(withheld []plan.Change) string {
-	verb := "are"
-	if len(withheld) == 1 {
-		verb = "is"
-	}
-	return fmt.Sprintf("%s %s not written, because spec.serviceMetadata has a variable for a label that the node does "+
-		"not have: %s. Label the node, correct the key, or select only nodes that have the label",
-		Count(len(withheld), "Service"), verb,
-		firstOf(withheld, func(change *plan.Change) string { return fmt.Sprintf("%s (%s)", change.Node, change.Label) }))
-}
-
 // firstOf describes the first few of some changes, and counts the rest.
 func firstOf(changes []plan.Change, describe func(*plan.Change) string) string {
-	var list []string
-	for i := range changes[:min(len(changes), namesInMessage)] {
-		list = append(list, describe(&changes[i]))
+	list := make([]string, len(changes))
+	for i := range changes {
+		list[i] = describe(&changes[i])
 	}
-	names := strings.Join(list, ", ")
-	if more := len(changes) - namesInMessage; more > 0 {
-		names += fmt.Sprintf(" and %d more", more)
-	}
-	return names
+	return words.List(list, namesInMessage)
 }
 
 // summarizeTaken names the first few of the Services whose name is taken and who controls them, counts all, and says
-// what to do. To delete a Service with an owner, which may be another LocalService, would not help.
+// what to do. Deleting a Service with an owner does not help: the owner, which may be another LocalService, creates it again.
 func summarizeTaken(conflicts []plan.Change) string {
 	isOwned := func(conflict plan.Change) bool { return conflict.Current.Controller() != plan.Controller{} }
 	advise := func(them string) string {
@@ -196,7 +170,7 @@ func summarizeTaken(conflicts []plan.Change) string {
 		owner := "no owner"
 		if isOwned(*conflict) {
 			controller := conflict.Current.Controller()
-			owner = "owner: " + truncate(controller.Description(), controllerLength)
+			owner = "owner: " + words.Cut(controller.Description(), controllerLength)
 		}
 		return fmt.Sprintf("%q (%s)", conflict.Name, owner)
 	})
@@ -204,14 +178,6 @@ func summarizeTaken(conflicts []plan.Change) string {
 		return fmt.Sprintf("Service %s already exists", names) + advise("it")
 	}
 	return fmt.Sprintf("%d Services already exist: %s", len(conflicts), names) + advise("them")
-}
-
-// Count says how many there are: "1 Service", "2 Services".
-func Count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // verbs are the words for actions in events, in the order in which events list them.
@@ -247,11 +213,7 @@ func SummarizeMade(names map[plan.Action][]string) string {
 		if len(written) == 0 {
 			continue
 		}
-		part := fmt.Sprintf(v.written, len(written)) + strings.Join(written[:min(len(written), namesInEvent)], ", ")
-		if more := len(written) - namesInEvent; more > 0 {
-			part += fmt.Sprintf(" and %d more", more)
-		}
-		parts = append(parts, part)
+		parts = append(parts, fmt.Sprintf(v.written, len(written))+words.List(written, namesInEvent))
 	}
 	return strings.Join(parts, "; ")
 }

@@ -44,23 +44,6 @@ func TestStatusStaysSmall(t *testing.T) {
 	}
 }
 
-func TestTruncate(t *testing.T) {
-	for name, c := range map[string]struct{ text, want string }{
-		"shorter":                {"abc", "abc"},
-		"just as long":           {"abcd", "abcd"},
-		"longer":                 {"abcde", "abcd…"},
-		"between two characters": {"abé€", "abé…"},
-		"within a character":     {"abc€", "abc…"},
-		"not UTF-8 at all":       {"\x80\x80\x80\x80\x80", "…"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := truncate(c.text, 4); got != c.want {
-				t.Errorf("%q, want %q", got, c.want)
-			}
-		})
-	}
-}
-
 // TestSummarize: errors are grouped by cause and counted, in the same words whichever Services were tried first.
 func TestSummarize(t *testing.T) {
 	refused := func(action plan.Action, name, why string) error {

@@ -177,7 +177,7 @@ func (w *execution) report(err error) {
 // when the batch was given up, or when the turn ended without a write of another action. Then those of the rest that
 // were refused before count as refused again. If others were never tried, all writes of the action wait.
 func (w *execution) conclude(ctx context.Context, rest []*plan.Change) {
-	if w.out.Stopped = cmp.Or(w.out.Stopped, w.isWanted()); w.out.Stopped != nil {
+	if w.out.Stopped = cmp.Or(w.out.Stopped, w.checkWanted()); w.out.Stopped != nil {
 		return // Nothing is remembered of what is gone, or of another spec.
 	}
 	w.remember(ctx)

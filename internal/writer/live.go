@@ -49,8 +49,8 @@ func (d *Dependencies) nodeLabels(ctx context.Context, name string) (labels.Set,
 	return labels.Merge(node.Labels, nil), nil // Not nil, even if there are none.
 }
 
-// isCurrent returns nil as long as the cache has the spec that a LocalService was planned with.
-func (d *Dependencies) isCurrent(ls *v1alpha1.LocalService) error {
+// checkCurrent returns an error once the cache lacks the spec that a LocalService was planned with.
+func (d *Dependencies) checkCurrent(ls *v1alpha1.LocalService) error {
 	current := d.Caches.LocalServices.Get(ls.Namespace, ls.Name)
 	if current == nil || !isSameSpec(current, ls) {
 		return reconcile.Stale(errors.New("the LocalService has changed"))

@@ -75,7 +75,7 @@ func (w *execution) delete(ctx context.Context, change *plan.Change) error {
 	if err != nil {
 		return err
 	}
-	if labels != nil && (change.IfNodeGone || change.Template.Wants(change.Node, labels, change.Name)) {
+	if labels != nil && (change.IfNodeGone || plan.Wants(w.ls, change.Node, labels, change.Name)) {
 		return reconcile.Stale(fmt.Errorf("its node %s exists", change.Node))
 	}
 	return w.remove(ctx, change.Current)
@@ -84,7 +84,7 @@ func (w *execution) delete(ctx context.Context, change *plan.Change) error {
 // remove deletes a Service as the plan has seen it: if it was changed since, it may belong to another object.
 // The steps before may have taken time, so it first checks whether the plan is still wanted.
 func (w *execution) remove(ctx context.Context, current plan.Service) error {
-	if err := w.isWanted(); err != nil {
+	if err := w.checkWanted(); err != nil {
 		return err
 	}
 	uid, version := current.GetUID(), current.GetResourceVersion()

@@ -12,7 +12,6 @@ import (
 	core "k8s.io/client-go/testing"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
-	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -56,51 +55,6 @@ func TestDeletionAsksForTheNode(t *testing.T) {
 				len(requests))
 			if got != c.want {
 				t.Errorf("%s after %v, want %s", got, requests, c.want)
-			}
-		})
-	}
-}
-
-// TestNamePassesOn: a Service passes to another node once the API server has confirmed that the node with the name is
-// gone, is no longer selected, or lacks a label. The cache of nodes may lag behind.
-func TestNamePassesOn(t *testing.T) {
-	const first, second = "x-y", "x.y"
-	asIs := func(*v1alpha1.LocalService) {}
-	selects := func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = map[string]string{"disk": "ssd"} }
-	hasVariable := func(ls *v1alpha1.LocalService) {
-		ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{Annotations: map[string]string{"a": "$(NODE_LABEL['zone'])"}}
-	}
-	noAnswer := errors.New("no answer")
-	for name, c := range map[string]struct {
-		edit     func(*v1alpha1.LocalService)
-		from, to string
-		node     error  // the answer
-		want     string // refused, failed and stale, "" if the Service is written
-	}{
-		"gone":                {asIs, first, second, notFound, ""},
-		"there":               {asIs, first, second, nil, "0 0 1"},
-		"not selected":        {selects, first, second, nil, ""},
-		"without a label":     {hasVariable, first, second, nil, ""},
-		"not answered":        {asIs, first, second, noAnswer, "0 1 0"},
-		"not permitted":       {asIs, first, second, forbidden, "1 0 0"},
-		"back to the first":   {asIs, second, first, noAnswer, ""},
-		"stays":               {asIs, first, first, noAnswer, ""},
-		"from no node at all": {asIs, "", first, noAnswer, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			for _, action := range []plan.Action{plan.Adopt, plan.Update, plan.Replace} {
-				f := newFixture(t, 1, c.edit)
-				f.onNode = func(string) error { return c.node }
-				current := plan.FromAPI(objects.Stored(f.templates[0].Service(c.from)), v1alpha1.DefaultNodeLabelKey)
-				out, requests := f.write([]plan.Change{{Action: action, Template: f.templates[0], Name: "demo-x-y",
-					Node: c.to, Current: current}})
-				got := fmt.Sprint(len(out.Refused), len(out.Failed), len(out.Stale))
-				if len(requests) > 0 {
-					got = ""
-				}
-				if got != c.want {
-					t.Errorf("%s: %q after %v, want %q", action, got, requests, c.want)
-				}
 			}
 		})
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,7 +18,6 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/cache"
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
-	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	clientset "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned"
 )
@@ -71,8 +69,8 @@ var actions = []plan.Action{plan.Delete, plan.Adopt, plan.Create, plan.Update, p
 func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan,
 	isAwaited func() bool) plan.Outcome {
 	w := &execution{Services: s, ls: ls, began: time.Now(), isAwaited: isAwaited,
-		isWanted: func() error { return cmp.Or(ctx.Err(), s.isCurrent(ls)) },
-		out:      plan.Outcome{Made: map[plan.Action][]string{}}}
+		checkWanted: func() error { return cmp.Or(ctx.Err(), s.checkCurrent(ls)) },
+		out:         plan.Outcome{Made: map[plan.Action][]string{}}}
 	isConfirmed := false
 	for _, action := range actions {
 		due := w.due(action, p.Changes[action])
@@ -108,11 +106,11 @@ type execution struct {
 	*Services
 	ls    *v1alpha1.LocalService
 	began time.Time
-	// isWanted returns an error if the controller stops, or the plan is for another spec. It is called before each
+	// checkWanted returns an error if the controller stops, or the plan is for another spec. It is called before each
 	// write, at the end of each batch, and immediately before a Service is deleted, because what precedes that may take
 	// time.
-	isWanted  func() error
-	isAwaited func() bool
+	checkWanted func() error
+	isAwaited   func() bool
 
 	writes int // the number of writes that have ended
 	batch  batch
@@ -126,7 +124,7 @@ func (w *execution) client() typedcorev1.ServiceInterface {
 // mayBegin reports whether another write of the batch may begin, and stops the turn if its plan is not wanted any more.
 // Until the first write has ended, time is not up, even if reading the LocalService took long.
 func (w *execution) mayBegin() bool {
-	w.out.Stopped = cmp.Or(w.out.Stopped, w.isWanted())
+	w.out.Stopped = cmp.Or(w.out.Stopped, w.checkWanted())
 	taken := time.Since(w.began)
 	isTimeUp := w.writes > 0 && (taken >= maxTurn || taken >= minTurn && w.isAwaited())
 	return w.out.Stopped == nil && !isTimeUp && !w.batch.isGivenUp()
@@ -137,9 +135,6 @@ func (w *execution) write(ctx context.Context, change *plan.Change) (service *co
 	template := change.Template
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 	defer cancel()
-	if err := w.isFree(ctx, change); err != nil {
-		return nil, err
-	}
 	switch change.Action {
 	case plan.Create:
 		service, err = w.client().Create(ctx, template.Service(change.Node),
@@ -158,7 +153,7 @@ func (w *execution) write(ctx context.Context, change *plan.Change) (service *co
 	metrics.ServiceWrites.WithLabelValues(string(change.Action), metrics.Result(err)).Inc()
 	if err == nil && service != nil {
 		w.Observed.Wrote(cache.KeyOf(w.ls), w.Caches.Services, service.ResourceVersion)
-		err = isOurs(service, w.ls)
+		err = checkController(service, w.ls)
 	}
 	if err != nil {
 		return nil, err
@@ -171,27 +166,9 @@ func (w *execution) write(ctx context.Context, change *plan.Change) (service *co
 	return service, nil
 }
 
-// isFree returns an error if a Service would pass to another node from one that still has its name: the cache of nodes
-// may lag behind, and requests for the one would be answered by the other.
-func (w *execution) isFree(ctx context.Context, change *plan.Change) error {
-	if change.Action == plan.Delete || change.Current == nil {
-		return nil
-	}
-	holder := change.Current.Node()
-	if holder == "" || holder >= change.Node { // The first one has the name.
-		return nil
-	}
-	labels, err := w.nodeLabels(ctx, holder)
-	if err == nil && labels != nil && change.Template.Wants(holder, labels, change.Name) &&
-		plan.MissingLabel(w.ls, labels) == "" {
-		err = reconcile.Stale(fmt.Errorf("the name %s is that of node %s", change.Name, holder))
-	}
-	return err
-}
-
-// isOurs returns an error if a Service was stored with another controller: the garbage collector could delete it each
-// time it is created. One without a controller is adopted later.
-func isOurs(service *corev1.Service, ls *v1alpha1.LocalService) error {
+// checkController returns an error if a Service was stored with another controller: the garbage collector could delete
+// it each time it is created. One without a controller is adopted later.
+func checkController(service *corev1.Service, ls *v1alpha1.LocalService) error {
 	if controller := metav1.GetControllerOf(service); controller != nil && controller.UID != ls.UID {
 		return refuse("it was stored with the controller %s %s instead of this LocalService: exempt it from the "+
 			"admission webhook or policy that changes metadata.ownerReferences", controller.Kind, controller.Name)

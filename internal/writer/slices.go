@@ -91,23 +91,23 @@ func (s *Slices) write(ctx context.Context, ls *v1alpha1.LocalService, change *p
 		}
 		asked := names.Copy(change)
 		if written, err = create(ctx, client, asked); err == nil {
-			err = isStored(asked, written)
+			err = checkStored(asked, written)
 		}
 	case plan.Update:
 		asked := names.Copy(change)
 		written, err = client.Update(ctx, asked, metav1.UpdateOptions{FieldManager: v1alpha1.FieldManager})
 		if err == nil {
-			err = isStored(asked, written)
+			err = checkStored(asked, written)
 		}
 	default:
 		if err = s.confirm(ctx, ls); err == nil {
 			_, err = s.live(ctx, names.Source) // If somebody deletes the Source, its EndpointSlices are recreated.
 		}
 		if err == nil && change.Current.Manager() == plan.KubernetesSliceManager {
-			err = s.selectsNothing(ctx, names.Published)
+			err = s.checkSelectsNothing(ctx, names.Published)
 		}
 		if err == nil {
-			err = s.isGone(ctx, client, change)
+			err = s.checkSourceGone(ctx, client, change)
 		}
 		if err != nil {
 			return nil, err
@@ -122,22 +122,18 @@ func (s *Slices) write(ctx context.Context, ls *v1alpha1.LocalService, change *p
 	return written, err
 }
 
-// isStored returns nil if an EndpointSlice was stored as written.
-func isStored(asked, stored *discoveryv1.EndpointSlice) error {
-	want, err1 := plan.SumOf(asked)
-	have, err2 := plan.SumOf(stored)
-	isOurs := stored.Labels[discoveryv1.LabelManagedBy] == asked.Labels[discoveryv1.LabelManagedBy] &&
-		plan.ControllerOf(stored) == plan.ControllerOf(asked)
-	if err1 != nil || err2 != nil || have.Same(want) && isOurs {
-		return nil // What cannot be encoded was not sent.
+// checkStored returns an error if an EndpointSlice was not stored as written.
+func checkStored(asked, stored *discoveryv1.EndpointSlice) error {
+	if plan.IsStored(asked, stored) {
+		return nil
 	}
 	return refuse("it was stored with other endpoints, labels or owner than were written: exempt it from the " +
 		"admission webhook or policy that changes them")
 }
 
-// isGone returns nil if the source of a copy is gone from the API server: the cache does not see a source that has lost
-// its labels.
-func (s *Slices) isGone(ctx context.Context, client typeddiscoveryv1.EndpointSliceInterface,
+// checkSourceGone returns an error unless the source of a copy is gone from the API server: the cache does not see a
+// source that has lost its labels.
+func (s *Slices) checkSourceGone(ctx context.Context, client typeddiscoveryv1.EndpointSliceInterface,
 	change *plan.CopyChange) error {
 	source := plan.SourceName(change.Name)
 	if source == change.Name {
@@ -153,9 +149,9 @@ func (s *Slices) isGone(ctx context.Context, client typeddiscoveryv1.EndpointSli
 	return fmt.Errorf("check whether what it was copied from is gone: %w", err)
 }
 
-// selectsNothing returns nil if the API server has the same Service, without a selector: while it has one, Kubernetes
-// publishes pods as often as their EndpointSlices are deleted.
-func (s *Slices) selectsNothing(ctx context.Context, service plan.Service) error {
+// checkSelectsNothing returns an error unless the API server has the same Service, without a selector: while it has one,
+// Kubernetes publishes pods as often as their EndpointSlices are deleted.
+func (s *Slices) checkSelectsNothing(ctx context.Context, service plan.Service) error {
 	live, err := s.live(ctx, service)
 	if err == nil && len(live.Spec.Selector) > 0 {
 		err = reconcile.Stale(fmt.Errorf("the Service %s has a selector", service.GetName()))
@@ -181,8 +177,8 @@ func (s *Slices) live(ctx context.Context, service plan.Service) (*corev1.Servic
 	return &list.Items[i], nil
 }
 
-// create creates an EndpointSlice, or updates the existing one of that name if it is of the same Service: the cache
-// does not see one that has lost its labels.
+// create creates an EndpointSlice, or updates the existing one of that name if it is a copy for the same Service: the
+// cache does not see one that has lost some of its labels.
 func create(ctx context.Context, client typeddiscoveryv1.EndpointSliceInterface,
 	slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
 	written, err := client.Create(ctx, slice, metav1.CreateOptions{FieldManager: v1alpha1.FieldManager})
@@ -196,7 +192,8 @@ func create(ctx context.Context, client typeddiscoveryv1.EndpointSliceInterface,
 		return nil, fmt.Errorf("look at the EndpointSlice that has this name: %w", getErr)
 	}
 	if !plan.IsCopy(plan.SliceFromAPI(live), slice.OwnerReferences[0].UID) {
-		return nil, refuse("the name is taken by an EndpointSlice that this LocalService does not control: delete that")
+		return nil, refuse("the name is taken by an EndpointSlice that this controller does not manage for this " +
+			"LocalService: delete that, or have its manager use another name")
 	}
 	slice.UID, slice.ResourceVersion = live.UID, live.ResourceVersion
 	return client.Update(ctx, slice, metav1.UpdateOptions{FieldManager: v1alpha1.FieldManager})

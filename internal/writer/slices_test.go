@@ -48,7 +48,7 @@ func newSlicesFixture(t *testing.T) *slicesFixture {
 		s := objects.Stored(template.Service(""))
 		all[s.Name] = plan.FromAPI(s, v1alpha1.DefaultNodeLabelKey)
 	}
-	f.names = plan.NamesOf(f.ls, v1alpha1.DefaultNodeLabelKey, objects.Named,
+	f.names = plan.NamesOf(f.ls, v1alpha1.DefaultNodeLabelKey, objects.Named, nil,
 		func(name string) plan.Service { return all[name] })
 	s1 := plan.SliceFromAPI(objects.SourceSlice(f.names.Source, "s1", "a"))
 	f.names.Slices = map[string]plan.EndpointSlice{"s1": s1}

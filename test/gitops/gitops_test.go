@@ -43,7 +43,6 @@ var answers = map[string]status.Status{
 	v1alpha1.ReasonContested:             status.FailedStatus,
 	v1alpha1.ReasonHostnamesNotPermitted: status.FailedStatus,
 	v1alpha1.ReasonNoNodesSelected:       status.InProgressStatus,
-	v1alpha1.ReasonNodeLabelMissing:      status.InProgressStatus,
 }
 
 // healths are the words of Argo CD for those of kstatus.
@@ -108,19 +107,17 @@ func reports(yield func(what string, statusOf func(*v1alpha1.LocalService) v1alp
 	waiting := []plan.Change{{Action: plan.Wait, Name: "demo-b"}}
 	taken := []plan.Change{{Action: plan.Conflict, Name: "demo-a",
 		Current: plan.FromAPI(&corev1.Service{}, v1alpha1.DefaultNodeLabelKey)}}
-	withheld := []plan.Change{{Action: plan.Withhold, Name: "demo-c", Node: "c", Label: "zone"}}
 	copies := []*plan.Copies{nil, {Sources: 1}, {}, {Sources: 1, Changes: []plan.CopyChange{{Action: plan.Wait}}}}
 	contested := []error{&plan.ContestedError{Fields: []string{"type"}}}
 	yield("invalid", func(ls *v1alpha1.LocalService) v1alpha1.LocalServiceStatus {
 		return report.OfInvalid(ls, errors.New("bad"))
 	})
-	for bits := range 1 << 7 {
+	for bits := range 1 << 6 {
 		has := func(bit int) int { return bits >> bit & 1 }
 		for _, r := range refused {
 			for _, c := range copies {
 				p := plan.Plan{Nodes: 3 * has(0), Ready: has(5), IsHostnames: c != nil,
-					Changes: map[plan.Action][]plan.Change{plan.Wait: waiting[:has(1)], plan.Conflict: taken[:has(3)],
-						plan.Withhold: withheld[:has(6)]}}
+					Changes: map[plan.Action][]plan.Change{plan.Wait: waiting[:has(1)], plan.Conflict: taken[:has(3)]}}
 				outcome := plan.Outcome{More: has(2) == 1, Refused: slices.Concat(r, contested[:has(4)])}
 				if c != nil {
 					p.Copies = *c

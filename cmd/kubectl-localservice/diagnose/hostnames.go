@@ -6,7 +6,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
-	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
 // hostnames holds the facts about the names of mode Hostnames as a whole.
@@ -26,16 +25,13 @@ const anyName = "*"
 func hostnamesOf(f *facts) *hostnames {
 	ls := f.LocalService
 	h := &hostnames{outdated: sets.Set[string]{}, ready: sets.Set[string]{}}
-	wanted := sets.Set[string]{}
-	for node := range f.nodes {
-		wanted.Insert(naming.Hostname(node))
-	}
-	h.Names = plan.NamesOf(ls, f.nodeLabelKey, func(node, key string) (string, bool) {
-		known := f.nodes[node]
-		if known == nil {
-			return "", plan.IsNamedUnknown(ls, node, wanted.Has)
+	h.Names = plan.NamesOf(ls, f.nodeLabelKey, func(node string) bool {
+		return f.nodes[node] != nil && f.rivals[node] == ""
+	}, func(node, key string) (value string, exists bool) {
+		if known := f.nodes[node]; known != nil {
+			value, exists = known.labels[key]
 		}
-		return known.labels[key], f.rivals[node] == ""
+		return value, exists
 	}, func(name string) plan.Service {
 		if service := f.services[name]; service != nil {
 			return plan.FromAPI(service, f.nodeLabelKey)

@@ -43,14 +43,14 @@ func inPlace(ls *v1alpha1.LocalService, nodes []*corev1.Node, endpoints ...disco
 	source.Labels[discoveryv1.LabelServiceName] = sourceName
 	source.Labels[discoveryv1.LabelManagedBy] = plan.KubernetesSliceManager
 	source.OwnerReferences = controlledBy("v1", "Service", sourceName)
-	names := plan.NewNames(ls, func(node, key string) (string, bool) {
-		for _, n := range nodes {
-			if n.Name == node {
-				return n.Labels[key], plan.Selects(ls, node, labels.Set(n.Labels))
-			}
-		}
-		return "", false
-	})
+	labelsOf := map[string]labels.Set{}
+	for _, n := range nodes {
+		labelsOf[n.Name] = n.Labels
+	}
+	names := plan.NewNames(ls, func(node string) bool {
+		set, exists := labelsOf[node]
+		return exists && plan.Selects(ls, node, set)
+	}, func(node, key string) (string, bool) { return labelsOf[node].Lookup(key) })
 	names.Source, names.Published = plan.FromAPI(in.Services[0], nodeLabel), plan.FromAPI(in.Services[1], nodeLabel)
 	names.Slices = map[string]plan.EndpointSlice{source.Name: plan.SliceFromAPI(source)}
 	missing := names.Copies().Changes[0]

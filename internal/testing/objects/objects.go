@@ -171,8 +171,8 @@ var Specs = map[string]func(*v1alpha1.LocalService){
 	},
 }
 
-// Named is a plan.LabelOfNamed for which every node has its own name, and no labels.
-func Named(string, string) (value string, isNamed bool) { return "", true }
+// Named says that every node has its own name in mode Hostnames.
+func Named(string) bool { return true }
 
 // IsScheduled reports whether the scheduler would place a pod on a node whose nodeSelector and required node affinity
 // are the nodeSelector and the terms of a LocalService.

@@ -64,13 +64,6 @@ func (g *guard) updateDemands(w Write) {
 		g.demandOf(key)
 	}
 	for key, d := range g.names {
-		holder := ""
-		if wants := s.wanted[key]; len(wants) == 1 {
-			holder = wants[0].node
-		}
-		if holder != d.holder {
-			d.holder, d.held = holder, time.Now()
-		}
 		d.stay(now[key], s.isKeptAt(key))
 		if signature := now[key]; signature != d.signature {
 			g.changed = time.Now()

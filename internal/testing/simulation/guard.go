@@ -58,8 +58,6 @@ type demand struct {
 	signature        string // who wants it, and with which immutable fields; "" for nobody
 	since            time.Time
 	isByNode         bool      // a node was added or removed then
-	holder           string    // the node whose Service it is to be, "" if LocalServices want it for several
-	held             time.Time // since when
 	touched          time.Time // when somebody else last changed it
 	stays            time.Time // since when a Service has had to stay; zero if it need not
 	form             string    // the last signature that was not ""

@@ -72,11 +72,6 @@ func (g *guard) judgeService(w Write) {
 	switch w.Verb() {
 	case "update":
 		g.checkNodePorts(w, w.Before.(*corev1.Service), w.After.(*corev1.Service))
-		from := w.Before.GetAnnotations()[v1alpha1.NodeAnnotationKey]
-		passesOn := from != "" && from < w.After.GetAnnotations()[v1alpha1.NodeAnnotationKey]
-		if passesOn && d.holder == from && time.Since(d.held) > liveness+2*g.farthest() && !g.isSlow() {
-			g.fail("a name passed on from a node that has it", "%s: %s: from %s", w.By, w.Key, from)
-		}
 	case "create":
 		// Two LocalServices may want one name, for nodes of their own. A Service that is restored may have no owner.
 		ref := metav1.GetControllerOf(w.After)

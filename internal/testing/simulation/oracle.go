@@ -80,12 +80,11 @@ func (o *oracle) checkLocalService(ls *v1alpha1.LocalService) {
 			}
 		}
 	}
-	withheld := len(o.withheld(ls))
-	nodes, services, rivals := len(names)+withheld, len(names)-conflicts, o.rivals(ls)
+	nodes, services, rivals := len(names), len(names)-conflicts, o.rivals(ls)
 	if ls.Spec.Mode == v1alpha1.ModeHostnames {
 		nodes, ready = o.checkHostnames(ls, conflicts)
 	}
-	o.checkStatus(ls, nodes+rivals, services, ready, conflicts+rivals, withheld)
+	o.checkStatus(ls, nodes+rivals, services, ready, conflicts+rivals)
 }
 
 // isOrphan reports whether a Service was generated for a node of a LocalService, and nothing controls it.
@@ -154,7 +153,7 @@ func (o *oracle) checkHostnames(ls *v1alpha1.LocalService, conflicts int) (names
 	return len(answers), ready
 }
 
-func (o *oracle) checkStatus(ls *v1alpha1.LocalService, nodes, services, ready, conflicts, withheld int) {
+func (o *oracle) checkStatus(ls *v1alpha1.LocalService, nodes, services, ready, conflicts int) {
 	status, text := ls.Status, fmt.Sprintf("%d/%d", ready, nodes)
 	if status.ObservedGeneration != ls.Generation {
 		o.fail("a status of another generation", "%s: %d, not %d", ls.Name, status.ObservedGeneration, ls.Generation)
@@ -162,11 +161,11 @@ func (o *oracle) checkStatus(ls *v1alpha1.LocalService, nodes, services, ready, 
 	}
 	isHostnames, isConflicted := ls.Spec.Mode == v1alpha1.ModeHostnames, conflicts > 0
 	if int(status.Nodes) != nodes || int(status.Services) != services ||
-		!(isHostnames && isConflicted) && withheld == 0 && status.Ready != text {
+		!(isHostnames && isConflicted) && status.Ready != text {
 		o.fail("a status with other numbers", "%s: %d nodes, %d Services, ready %s, instead of %d, %d, %s", ls.Name,
 			status.Nodes, status.Services, status.Ready, nodes, services, text)
 	}
-	want := map[string]bool{v1alpha1.ConditionReady: !isConflicted && withheld == 0 && nodes > 0,
+	want := map[string]bool{v1alpha1.ConditionReady: !isConflicted && nodes > 0,
 		v1alpha1.ConditionConflicted: isConflicted,
 		v1alpha1.ConditionContested:  false, v1alpha1.ConditionStalled: isConflicted}
 	if !isConflicted {

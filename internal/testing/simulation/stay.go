@@ -25,14 +25,10 @@ func (s *snapshot) selectsNothing(ls *v1alpha1.LocalService) bool {
 }
 
 // isKept reports whether a Service that no node wants has to stay: its LocalService selects nothing, or has a spec that
-// is invalid, or its node lacks a label for which a variable stands.
+// is invalid.
 func (s *snapshot) isKept(ls *v1alpha1.LocalService, service *corev1.Service) bool {
 	node := service.Annotations[v1alpha1.NodeAnnotationKey]
-	isWithheld := false
-	for of, name := range s.withheld(ls) {
-		isWithheld = isWithheld || name == service.Name && (of == node || node == "")
-	}
-	return s.isInvalid(ls) || isWithheld || s.selectsNothing(ls) && (node == "" || s.hasNode(node))
+	return s.isInvalid(ls) || s.selectsNothing(ls) && (node == "" || s.hasNode(node))
 }
 
 func (s *snapshot) hasNode(name string) bool {

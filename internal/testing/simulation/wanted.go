@@ -97,41 +97,14 @@ func (s *snapshot) names(ls *v1alpha1.LocalService) map[string]string {
 	}
 	for _, node := range s.inOrder() {
 		name := naming.ServiceName(ls.Name, node.Name)
-		if _, isTaken := names[name]; !isTaken && isSelected(ls, node) && hasLabels(ls, node) {
+		if _, isTaken := names[name]; !isTaken && isSelected(ls, node) {
 			names[name] = node.Name
 		}
 	}
 	return names
 }
 
-// withheld returns the nodes whose Services are not written, because they lack a label for which a variable stands, with
-// the names of these.
-func (s *snapshot) withheld(ls *v1alpha1.LocalService) map[string]string {
-	withheld := map[string]string{}
-	for _, node := range s.nodes {
-		if modeOf(ls) == v1alpha1.ModeServices && !s.isInvalid(ls) && isSelected(ls, node) && !hasLabels(ls, node) {
-			withheld[node.Name] = naming.ServiceName(ls.Name, node.Name)
-		}
-	}
-	return withheld
-}
-
 var labelVariables = regexp.MustCompile(`\$\(NODE_LABEL\['([^']*)'\]\)`)
-
-// hasLabels reports whether a node has all labels for which variables stand.
-func hasLabels(ls *v1alpha1.LocalService, node *corev1.Node) bool {
-	m := ls.Spec.ServiceMetadata
-	if m == nil {
-		return true
-	}
-	values := append(slices.Collect(maps.Values(m.Labels)), slices.Collect(maps.Values(m.Annotations))...)
-	for _, variable := range labelVariables.FindAllStringSubmatch(strings.ReplaceAll(fmt.Sprint(values), "$$(", ""), -1) {
-		if _, exists := node.Labels[variable[1]]; !exists {
-			return false
-		}
-	}
-	return true
-}
 
 // inOrder returns the nodes in the order in which they get a name that several want: first those without dots.
 func (s *snapshot) inOrder() []*corev1.Node {
@@ -145,7 +118,7 @@ func (s *snapshot) inOrder() []*corev1.Node {
 func (s *snapshot) rivals(ls *v1alpha1.LocalService) (n int) {
 	names := map[string]bool{}
 	for _, node := range s.nodes {
-		if ls.Spec.GroupBy == "" && isSelected(ls, node) && (modeOf(ls) != v1alpha1.ModeServices || hasLabels(ls, node)) {
+		if ls.Spec.GroupBy == "" && isSelected(ls, node) {
 			names[strings.ReplaceAll(node.Name, ".", "-")] = true
 			n++
 		}
@@ -187,15 +160,18 @@ func (s *snapshot) serviceOf(ls *v1alpha1.LocalService, name, node string) *core
 	if name == ls.Name {
 		service.Spec.Selector = nil
 	}
-	if m := ls.Spec.ServiceMetadata; m != nil && name != sourceName(ls.Name) {
+	if m := ls.Spec.ServiceMetadata; m != nil {
 		maps.Copy(service.Labels, s.expand(m.Labels, node))
 		maps.Copy(service.Annotations, s.expand(m.Annotations, node))
+	}
+	if name == sourceName(ls.Name) { // The Service with the names is the one to publish.
+		maps.DeleteFunc(service.Annotations, func(key, _ string) bool { return strings.HasPrefix(key, "external-dns.") })
 	}
 	defaultService(service)
 	return service
 }
 
-// expand replaces the variables in serviceMetadata with the name and the labels of a node.
+// expand replaces the variables in serviceMetadata with the name and the labels of a node. What has no value is left out.
 func (s *snapshot) expand(metadata map[string]string, node string) map[string]string {
 	labels := map[string]string{}
 	for _, other := range s.nodes {
@@ -205,6 +181,10 @@ func (s *snapshot) expand(metadata map[string]string, node string) map[string]st
 	}
 	out := map[string]string{}
 	for key, value := range metadata {
+		isMissing := func(variable []string) bool { _, exists := labels[variable[1]]; return !exists }
+		if slices.ContainsFunc(labelVariables.FindAllStringSubmatch(strings.ReplaceAll(value, "$$(", ""), -1), isMissing) {
+			continue
+		}
 		parts := strings.Split(value, "$$(") // an escape, in which no variable begins
 		for i, part := range parts {
 			part = strings.ReplaceAll(part, "$(NODE_NAME)", node)

@@ -36,9 +36,6 @@ const (
 	// ReasonNoNodesSelected: no node matches spec.nodeSelector and spec.nodeSelectorTerms, or has the label that
 	// spec.groupBy names. While no node matches, Services of nodes that exist, and published names, are kept.
 	ReasonNoNodesSelected = "NoNodesSelected"
-	// ReasonNodeLabelMissing: spec.serviceMetadata has variables for labels that some nodes do not have. The Services of
-	// those nodes are not written.
-	ReasonNodeLabelMissing = "NodeLabelMissing"
 	// ReasonWritingServices: Services are being created, changed or deleted.
 	ReasonWritingServices = "WritingServices"
 	// ReasonWriteFailed: the API server refused at least one write; the message has its answer.
