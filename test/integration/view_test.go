@@ -146,7 +146,7 @@ func TestView(t *testing.T) {
 	})
 	browser.Eventually(page, cell("named", nodes[0]), "Down 0/1")
 	browser.Eventually(page, `describe(columns.get("platform/named"), "worker-01").join()`, "named, worker-01,no container "+
-		`of storage-1 has a port named "web" (it names no port): nothing listens behind port 80,Down`)
+		`has a port named "web": nothing listens behind port 80 (storage-1 names no port),Down`)
 	browser.Eventually(page, `answering(columns.get("platform/named"))`, "0/14")
 	// The page follows.
 	s.Must(s.PodClient().Delete(t.Context(), "image-cache-1", metav1.DeleteOptions{}))
