@@ -1,0 +1,109 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/localservice-dev/local-service-controller/test/framework"
+)
+
+// TestRestore restores etcd from a backup while a leader and a standby run. The API server sends neither of them any
+// event then. Both notice it, say so, and end, so that they are restarted. That of the API server alone ends neither.
+func TestRestore(t *testing.T) {
+	t.Parallel()
+	cluster := solo(t).NewSeparate(t)
+	s := newScene(t, cluster.Cluster, "restore")
+	kubeconfig := "-kubeconfig=" + s.MustControllerKubeconfig(t)
+	elect := []string{kubeconfig, "-leader-elect", "-leader-election-namespace=" + framework.ControllerNamespace}
+	leader := s.LaunchController(t, elect...)
+	s.Must(leader.WaitReady(s.Ctx()))
+	standby := s.LaunchController(t, append(elect, "-namespaces="+s.Namespace)...)
+	s.Must(standby.WaitReady(s.Ctx()))
+	s.AddNodes("a")
+	s.CreateReady("demo")
+
+	cluster.StopServers()
+	backup := t.TempDir()
+	s.Must(copyDir(cluster.Data, backup))
+	cluster.StartServers(t)
+	for i := range 300 { // A restarted API server makes revisions, too.
+		_, err := s.Kube.CoreV1().ConfigMaps(s.Namespace).Create(t.Context(), &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("revision-", i)}}, metav1.CreateOptions{})
+		s.Must(err)
+	}
+	s.AddNodes("b")
+	s.WaitStatusNodes("demo", 2)
+	if !leader.Running() || !standby.Running() {
+		t.Fatal("a restart of the API server ends the controllers")
+	}
+
+	cluster.StopServers()
+	s.Must(os.RemoveAll(cluster.Data))
+	s.Must(copyDir(backup, cluster.Data))
+	cluster.StartServers(t)
+	began := time.Now()
+	for _, controller := range s.Controllers() {
+		if code, err := controller.Wait(); err != nil || code != 1 {
+			t.Errorf("the exit code is %d, %v", code, err)
+		}
+		if lines := controller.LogLines("etcd was restored from a backup", "revision "); len(lines) != 1 {
+			t.Errorf("the log says %d times what has happened:\n%s", len(lines), controller.Tail(20))
+		}
+	}
+	t.Logf("noticed after %s", time.Since(began))
+	s.NewController(t)
+	s.AddNodes("c")
+	s.WaitStatusNodes("demo", 2) // a and c
+	s.WaitReady("demo")
+}
+
+func copyDir(from, to string) error { return exec.Command("cp", "--archive", from+"/.", to+"/").Run() }
+
+// TestLongOutage stops the API server for longer than the longest backoff of client-go, three times. Soon after it is
+// ready again everything is right, and nothing says that permissions are missing, although RBAC knows no roles at first.
+func TestLongOutage(t *testing.T) {
+	t.Parallel()
+	const outage, recovery = 40 * time.Second, 15 * time.Second
+	cluster := solo(t).NewSeparate(t)
+	s := newScene(t, cluster.Cluster, "outage")
+	controller := s.NewController(t)
+	names := []string{"one", "two", "three"}
+	s.AddNodes("a")
+	for _, name := range names {
+		s.CreateReady(name)
+	}
+	for round := range 3 {
+		cluster.StopServers()
+		time.Sleep(outage)
+		cluster.StartServers(t)
+		began, mark := time.Now(), s.Audit.Mark()
+		s.AddNodes(fmt.Sprint("joined-", round))
+		for _, name := range names {
+			s.WaitStatusNodes(name, round+2)
+			s.WaitReady(name)
+		}
+		took := time.Since(began)
+		denied := s.Audit.Since(mark).ByController().Where(isForbidden)
+		t.Logf("round %d: everything is right after %s; %d requests were denied", round, took, len(denied))
+		if took > recovery {
+			t.Errorf("everything is right only after %s", took)
+		}
+	}
+	if lines := controller.LogLines("Permissions are missing"); len(lines) > 0 {
+		t.Errorf("the log says that permissions are missing: %s", lines)
+	}
+	events, err := s.Kube.EventsV1().Events(s.Namespace).List(context.WithoutCancel(t.Context()), metav1.ListOptions{})
+	s.Must(err)
+	for _, event := range events.Items {
+		if event.Type == corev1.EventTypeWarning {
+			t.Errorf("a warning: %s: %s", event.Reason, event.Note)
+		}
+	}
+}
