@@ -30,7 +30,7 @@ import (
 	localservicescheme "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned/scheme"
 )
 
-// Dependencies are what controllers are made from.
+// Dependencies hold what controllers are made from.
 type Dependencies struct {
 	Options  *Options
 	Kube     kubernetes.Interface

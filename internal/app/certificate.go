@@ -9,7 +9,7 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 )
 
-// selfSignedFor is how long a self-signed certificate is valid: only a restart of the program renews it.
+// selfSignedFor outlives the program: only its restart renews a self-signed certificate.
 const selfSignedFor = 10 * 365 * 24 * time.Hour
 
 type getCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error)

@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/tools/events"
 )
 
-// maxEventNote is how many bytes the API server accepts as the note of an event.
+// maxEventNote limits the note of an event, in bytes, as the API server does.
 const maxEventNote = 1024
 
 // Recorder records events.

@@ -19,7 +19,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// Options are the program's flags.
+// Options hold the values of the program's flags.
 type Options struct {
 	// NodeLabelKey is the key of the pod label that holds the name of the pod's node.
 	NodeLabelKey string
@@ -177,7 +177,7 @@ func (o *Options) setNamespaces(list string) error {
 	return nil
 }
 
-// renewDeadline is how long a leader tries to renew its Lease.
+// renewDeadline returns how long a leader tries to renew its Lease.
 func (o *Options) renewDeadline() time.Duration { return o.leaseDuration * 16 / 30 }
 
 // inCluster reports whether to use the credentials of the pod that the program runs in.

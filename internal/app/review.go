@@ -35,7 +35,7 @@ type reviewer struct {
 	complaints complaints
 }
 
-// refusal is the response to a client that may not read.
+// refusal answers a client that may not read.
 type refusal struct {
 	code    int
 	message string

@@ -14,7 +14,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// schema is the part of an OpenAPI schema that says which fields there are.
+// schema keeps the part of an OpenAPI schema that says which fields exist.
 type schema struct {
 	Properties map[string]schema         `json:"properties"`
 	Items      *schema                   `json:"items"`

@@ -19,7 +19,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// electionTolerance is how long after its Lease expires a leader that still thinks it leads is unhealthy.
+// electionTolerance passes after a Lease expires, before a leader that still thinks it leads counts as unhealthy.
 const electionTolerance = 20 * time.Second
 
 const (

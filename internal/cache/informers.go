@@ -20,7 +20,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// namespaceTimeout is how long the start waits for one of several namespaces.
+// namespaceTimeout limits how long the start waits for one of several namespaces.
 const namespaceTimeout = 5 * time.Second
 
 const (
@@ -42,7 +42,7 @@ var scheduledPods = fields.AndSelectors(
 	fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
 ).String()
 
-// Caches are the caches of all resources that the controllers watch.
+// Caches hold all resources that the controllers watch.
 type Caches struct {
 	LocalServices  *Store[*v1alpha1.LocalService]
 	Nodes          *Nodes

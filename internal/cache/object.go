@@ -11,7 +11,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Identity has the fields that an informer needs of an object: its key and its resource version. A struct that embeds
+// Identity keeps the fields that an informer needs of an object: its key and its resource version. A struct that embeds
 // it can be cached.
 type Identity struct {
 	namespace       unique.Handle[string]
@@ -49,7 +49,7 @@ func (i *Identity) GetObjectMeta() metav1.Object {
 // GetObjectKind and a DeepCopyObject make a runtime.Object, which the cache mutation detector needs.
 func (*Identity) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
-// Labels are the labels of an object in one string, in the form of labels.Set.String, so that equal labels are ==.
+// Labels hold the labels of an object in one string, in the form of labels.Set.String, so that equal labels are ==.
 type Labels string
 
 func labelsOf(set map[string]string) Labels { return Labels(labels.Set(set).String()) }

@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	// ObservedTimeout is how long a sync waits for the cache to observe a write: after a restore of etcd, resource
-	// versions restart below those that were written.
+	// ObservedTimeout limits how long a sync waits for the cache to observe a write, which it may never do: the watch of
+	// another API server may lag, or break.
 	ObservedTimeout = time.Minute
-	// StatusTimeout is how long the next status waits for the last one, on which nothing else depends. It is also how
-	// long writes are remembered.
+	// StatusTimeout limits how long the next status waits for the last one, on which nothing else depends. Writes are
+	// remembered as long.
 	StatusTimeout = 5 * time.Minute
 	// A sync that waits looks again after minWait, and later after half of the time that it has waited, up to maxWait.
 	minWait, maxWait = 5 * time.Millisecond, time.Second
@@ -30,12 +30,12 @@ type Observed struct {
 	writes *utilcache.LRUExpireCache // map[lastSynced]write, by key; the maps are never changed
 }
 
-// lastSynced is a store that reports up to which resource version it has observed its resource.
+// lastSynced reports for a store up to which resource version it has observed its resource.
 type lastSynced interface {
 	lastSyncedVersion(namespace string) string
 }
 
-// write is the last write of a key to one resource.
+// write records the last write of a key to one resource.
 type write struct {
 	resourceVersion string
 	at              time.Time

@@ -10,7 +10,7 @@ import (
 // byOwner is the index of Services by the LocalService that controls them.
 const byOwner = "owner"
 
-// Services is the cache of Services. It is indexed by what plans ask for, so that an answer is exactly as new as the
+// Services caches Services. It is indexed by what plans ask for, so that an answer is exactly as new as the
 // cache.
 type Services struct{ *Store[*Service] }
 

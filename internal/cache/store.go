@@ -17,7 +17,7 @@ type Store[T cache.Object] struct {
 	watched byNamespace[*watched[T]] // fixed at the start
 }
 
-// watched is a resource in one namespace, or in all.
+// watched caches a resource in one namespace, or in all.
 type watched[T cache.Object] struct {
 	cache.TypedSharedIndexInformer[T]
 	synced []cache.InformerSynced // of the informer and of its handlers

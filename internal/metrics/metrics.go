@@ -53,7 +53,7 @@ func histogram(name, help string) *metrics.Histogram {
 	})
 }
 
-// newFor is how long something is new.
+// newFor limits how long something counts as new.
 const newFor = 10 * time.Minute
 
 // ObserveSince records how long something new has waited: the time since the last of what it needed has happened. That
