@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -73,9 +74,10 @@ func TestSecureMetrics(t *testing.T) {
 	without := func(permission string) {
 		t.Helper()
 		expect("without "+permission, token, http.StatusServiceUnavailable, "first", "the API server does not say")
-		if _, err := controller.WaitLog(ctx, "artifacts/deploy/metrics-secure.yaml", permission); err != nil {
-			t.Fatal(err)
-		}
+		cluster.Eventually(t, namespace, "the log says what is missing", func(ctx context.Context) error {
+			_, _, _, err := scrape(ctx, address, token)
+			return errors.Join(err, atLeast(len(controller.LogLines("artifacts/deploy/metrics-secure.yaml", permission)), 1))
+		})
 	}
 	without("tokenreviews")
 	apply("metrics-secure.yaml")

@@ -75,7 +75,7 @@ func TestWhatIsMissing(t *testing.T) {
 	const grant = "Permissions are missing: " +
 		"grant them as in local-service-controller.yaml of the release (in the source artifacts/deploy)"
 	for _, resource := range []string{"localservices", "nodes", "services", "endpointslices"} {
-		if _, err := controller.WaitLog(ctx, grant, fmt.Sprintf(`cannot list resource \"%s\"`, resource)); err != nil {
+		if _, err := controller.WaitLog(ctx, grant, fmt.Sprintf(`cannot watch resource \"%s\"`, resource)); err != nil {
 			t.Fatal(err)
 		}
 	}
