@@ -79,14 +79,18 @@ func (r *Reader) listerWatcher() cache.ListerWatcher {
 
 // persist calls try until it succeeds, ctx is done, or the reflector has to do something else than to try again.
 func (r *Reader) persist(ctx context.Context, try func() error) error {
-	began := time.Now()
+	var since time.Time // when it began to fail for the last reason
+	last := metav1.StatusReason("none")
 	backoff := wait.Backoff{Duration: minRetry, Factor: 2, Jitter: retryJitter, Cap: maxRetry, Steps: 10}
 	for {
 		err := try()
 		if err == nil || ctx.Err() != nil || !isTransient(err) {
 			return err
 		}
-		if time.Since(began) >= reportAfter {
+		if reason := apierrors.ReasonForError(err); reason != last { // An outage ends with RBAC that knows no roles yet.
+			last, since = reason, time.Now()
+		}
+		if time.Since(since) >= reportAfter {
 			r.onError(ctx, r.resource, err)
 		}
 		select {

@@ -118,6 +118,26 @@ func TestReadsPersist(t *testing.T) {
 	}
 }
 
+// TestReasonsFollow: what the API server answers after an outage counts from its first answer.
+func TestReasonsFollow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &apiServer{}
+		reader := a.reader()
+		a.answer = func() error {
+			switch since := time.Since(a.began); {
+			case since < reportAfter-time.Second:
+				return errors.New("connection refused")
+			case since < reportAfter+reportAfter-2*time.Second:
+				return answered(http.StatusForbidden)
+			}
+			return nil
+		}
+		if _, err := reader.ListWithContext(t.Context(), metav1.ListOptions{}); err != nil || len(a.reported) > 0 {
+			t.Errorf("%v; reported at %v", err, a.reported)
+		}
+	})
+}
+
 // TestReadsEnd: a list or watch that fails ends with its context.
 func TestReadsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

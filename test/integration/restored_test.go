@@ -82,8 +82,9 @@ func TestLongOutage(t *testing.T) {
 	for round := range 3 {
 		cluster.StopServers()
 		time.Sleep(outage)
+		mark := s.Audit.Mark()
 		cluster.StartServers(t)
-		began, mark := time.Now(), s.Audit.Mark()
+		began := time.Now()
 		s.AddNodes(fmt.Sprint("joined-", round))
 		for _, name := range names {
 			s.WaitStatusNodes(name, round+2)
