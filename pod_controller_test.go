@@ -133,7 +133,7 @@ func TestPodsOfOwners(t *testing.T) {
 		"ReplicaSet":               {"apps/v1", "ReplicaSet", replicaSet(selector("app")), false, ""},
 		"ReplicaSet, by the label": {"apps/v1", "ReplicaSet", replicaSet(selector("app", "vm/rack")), false, "selects"},
 		"a kind that is not known": {"example.com/v1", "CloneSet", nil, false, "(example.com/v1) may select"},
-		"an escape": {"example.com/v1", "\x1b[31mRed\nX", nil, false, `because \x1b[31mRed\nX owner`},
+		"an escape":                {"example.com/v1", "\x1b[31mRed\nX", nil, false, `because \x1b[31mRed\nX owner`},
 		"a Node, of a static pod":  {"v1", "Node", nil, false, ""},
 		"the owner is gone":        {"apps/v1", "ReplicaSet", nil, false, "not found"},
 		"the owner cannot be read": {"apps/v1", "ReplicaSet", replicaSet(selector()), true, "forbidden"},
