@@ -20,7 +20,7 @@ type Pod struct {
 	unlabelled *unlabelled           // nil while the node label is right, as it is for most pods
 }
 
-// unlabelled has what is read only of pods whose node label is not right.
+// unlabelled holds what is read only of pods whose node label is not right.
 type unlabelled struct {
 	uid       types.UID
 	labels    unique.Handle[Labels]
