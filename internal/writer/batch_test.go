@@ -110,6 +110,9 @@ func TestGivenUp(t *testing.T) {
 		f.refusing(forbidden, "create")
 		clear(tried)
 		write("after a success", 10*time.Second, maxFailures)
+		if out, _ := f.write(creations[maxFailures:]); out.RetryAfter != 10*time.Second {
+			t.Errorf("the rest waits %s after a success, as if there had been none", out.RetryAfter)
+		}
 	})
 }
 
