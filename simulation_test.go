@@ -70,11 +70,11 @@ func replicate(ctx context.Context, r simulation.Replica) {
 		panic(err)
 	}
 	deps.Shuffle, deps.Clock = r.Shuffle, quietClock{}
-	work, remembers, err := newRemembering(deps)
+	c, err := makeControllers(deps)
 	if err != nil {
 		panic(err)
 	}
-	r.Remembers(remembers)
+	r.Remembers(func(gone map[string]bool) []string { return simulation.Remembered(c, gone) })
 	cachesCtx, stopCaches := context.WithCancel(context.WithoutCancel(ctx))
 	waitForCaches := deps.Caches.Start(cachesCtx)
 	defer waitForCaches()
@@ -82,13 +82,13 @@ func replicate(ctx context.Context, r simulation.Replica) {
 	// Queues have goroutines that only Run ends. A process that has never led ends without Run.
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	defer work(ended)
+	defer c.run(ended)
 	switch {
 	case !deps.Caches.WaitForSync(ctx):
 	case r.Elect:
-		_ = app.Lead(ctx, deps.Kube, simulated(), leaderelection.NewLeaderHealthzAdaptor(0), work)
+		_ = app.Lead(ctx, deps.Kube, simulated(), leaderelection.NewLeaderHealthzAdaptor(0), c.run)
 	default:
-		work(ctx)
+		c.run(ctx)
 	}
 }
 
@@ -136,10 +136,10 @@ func quiet(t *testing.T) {
 	t.Cleanup(klog.ClearLogger)
 }
 
-// TestKeptHistories plays the histories in testdata/histories: each has found a defect.
+// TestKeptHistories plays the histories in internal/testing/simulation/testdata: each has found a defect.
 func TestKeptHistories(t *testing.T) {
 	quiet(t)
-	files, err := filepath.Glob("testdata/histories/*.txt")
+	files, err := filepath.Glob("internal/testing/simulation/testdata/histories/*.txt")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no histories: %v", err)
 	}

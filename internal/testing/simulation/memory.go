@@ -1,7 +1,6 @@
-package main
+package simulation
 
 import (
-	"context"
 	"fmt"
 	"reflect"
 	"slices"
@@ -11,22 +10,15 @@ import (
 
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/component-base/metrics/legacyregistry"
-
-	"github.com/localservice-dev/local-service-controller/internal/app"
 )
 
-// newRemembering makes controllers like newControllers. It also returns a function that finds what the controllers
-// remember about objects, by the UIDs or keys of those.
-func newRemembering(deps app.Dependencies) (work func(context.Context), remembers func(gone map[string]bool) []string,
-	err error) {
-	c, err := makeControllers(deps)
-	remembers = func(gone map[string]bool) []string {
-		synctest.Wait() // Then nobody writes the memory, which is read here without a lock.
-		m := &memory{gone: gone, seen: map[unsafe.Pointer]bool{}}
-		m.walk("controllers", reflect.ValueOf(c))
-		return append(m.found, series(gone)...)
-	}
-	return c.run, remembers, err
+// Remembered returns what a program remembers about objects, by the UIDs or keys of those: in the fields of root, and in
+// metrics.
+func Remembered(root any, gone map[string]bool) []string {
+	synctest.Wait() // Then nobody writes the memory, which is read here without a lock.
+	m := &memory{gone: gone, seen: map[unsafe.Pointer]bool{}}
+	m.walk("controllers", reflect.ValueOf(root))
+	return append(m.found, series(gone)...)
 }
 
 // memory searches the maps and caches in all fields of a controller. It does not look into closures, nor into
