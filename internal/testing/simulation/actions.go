@@ -46,6 +46,9 @@ var actions = map[string]func(w *world, s Step) error{
 	"drop-service":  dropService,
 	"edit-slice":    editSlice,
 	"drop-slice":    dropSlice,
+	"mesh":          setMesh,
+	"take-name":     takeName,
+	"mirror":        mirror,
 	"add-pod":       addPod,
 	"ready-pod":     readyPod,
 	"complete-pod":  completePod,
@@ -55,6 +58,7 @@ var actions = map[string]func(w *world, s Step) error{
 	"quota":         setQuota,
 	"end-namespace": func(w *world, s Step) error { return w.remove(&corev1.Namespace{ObjectMeta: metaOf(s.On)}) },
 	"admission":     setAdmission,
+	"reported":      checkReported,
 }
 
 func metaOf(key string) metav1.ObjectMeta {

@@ -32,10 +32,13 @@ type Endpoint struct {
 // NewEndpoint returns an endpoint of the API server for a replica. The seed determines the latencies of requests.
 func (s *APIServer) NewEndpoint(name string, seed uint64) *Endpoint {
 	e := &Endpoint{server: s, name: name, seed: seed, views: map[string]*view{}}
-	e.faults.received = map[string]int{}
+	e.faults.received, e.faults.outage = map[string]int{}, &s.outage
 	for resource := range s.tables {
 		e.views[resource] = &view{table: s.tables[resource], lag: usualLag(resource), streams: map[*stream]bool{}}
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.endpoints = append(s.endpoints, e)
 	return e
 }
 
@@ -52,6 +55,7 @@ type request struct {
 	key         types.NamespacedName
 	subresource string
 	query       url.Values
+	isDenied    bool // by the authorizer
 }
 
 // isWrite reports whether the request may change something.

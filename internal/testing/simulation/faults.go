@@ -27,6 +27,8 @@ const (
 	Unavailable Outcome = "unavailable"
 	// Denied is the refusal of an authorizer that knows of no role that permits the request: 403.
 	Denied Outcome = "denied"
+	// Away is a connection that nobody accepts.
+	Away Outcome = "away"
 	// Unsent is a connection that breaks before the request arrives, and Lost one that breaks before the response does.
 	Unsent Outcome = "unsent"
 	Lost   Outcome = "lost"
@@ -38,7 +40,7 @@ const (
 	Paused Outcome = "paused"
 )
 
-var outcomes = []string{string(Forbidden), string(Invalid), string(Conflict), string(Busy), string(Internal),
+var outcomes = []string{string(Forbidden), string(Denied), string(Invalid), string(Conflict), string(Busy), string(Internal),
 	string(Unavailable), string(Unsent), string(Lost), string(Hang), string(Late)}
 
 const (
@@ -49,9 +51,6 @@ const (
 
 // accountName is the user name of replicas.
 const accountName = "system:serviceaccount:kube-system:local-service-controller"
-
-// everyVerb are the verbs of all requests, watches included.
-var everyVerb = []string{"get", "list", "watch", "create", "update", "patch", "delete"}
 
 var errConnection = errors.New("simulated: connection reset by peer")
 
@@ -88,16 +87,14 @@ type Request struct {
 
 // faults are the faults of an endpoint.
 type faults struct {
-	mu      sync.Mutex
-	current []Fault
-	crash   *crash
-	isDead  bool
-	noLists bool
-	// awayUntil is until when the API server does not run.
-	awayUntil time.Time
-	leave     *leave
-	requests  []Request
-	received  map[string]int // how often, by request
+	mu       sync.Mutex
+	current  []Fault
+	crash    *crash
+	isDead   bool
+	noLists  bool
+	outage   *outage
+	requests []Request
+	received map[string]int // how often, by request
 }
 
 // crash says at which write a replica crashes.
@@ -136,7 +133,7 @@ func (e *Endpoint) Kill() {
 // Heal ends all faults, lags and stalls.
 func (e *Endpoint) Heal() {
 	e.faults.mu.Lock()
-	e.faults.current, e.faults.awayUntil = nil, time.Time{}
+	e.faults.current = nil
 	e.faults.mu.Unlock()
 	e.server.mu.Lock()
 	defer e.server.mu.Unlock()
@@ -189,10 +186,8 @@ func (f *faults) strike(r *request) (hit Fault, isCrash *crash) {
 			return Fault{}, c
 		}
 	}
-	if l := f.leave; l != nil && r.isWrite() && r.table.name != "leases" && r.table.name != "events" {
-		if l.writes--; l.writes < 0 {
-			f.begin(l)
-		}
+	if outcome, is := f.outage.strikes(r); is {
+		return Fault{Outcome: outcome}, nil
 	}
 	for i := range f.current {
 		if f.current[i].hits(r) {
@@ -217,9 +212,6 @@ func (f *faults) carryOut(r *request, do func() (*http.Response, error)) (*http.
 		close(crash.crashed)
 		return nil, errConnection
 	}
-	if f.isAway() {
-		return nil, errAway
-	}
 	switch fault.Outcome {
 	case "":
 		if fault.Answer != nil {
@@ -228,10 +220,12 @@ func (f *faults) carryOut(r *request, do func() (*http.Response, error)) (*http.
 			}
 		}
 		response, err := do()
-		if f.isAway() {
-			return nil, errConnection // It was carried out at most.
+		if f.outage.isAway() {
+			return nil, errConnection
 		}
 		return response, err
+	case Away:
+		return nil, errAway
 	case Unsent:
 		return nil, errConnection
 	case Lost:
@@ -247,6 +241,7 @@ func (f *faults) carryOut(r *request, do func() (*http.Response, error)) (*http.
 	case Paused:
 		return carryOutLate(r, time.Until(fault.Until), do)
 	}
+	r.isDenied = fault.Outcome == Denied
 	return refusal(r.Request, fault.Outcome.error(r)), nil
 }
 

@@ -41,6 +41,7 @@ func Random(seed int) *History {
 		}
 		if isCalm {
 			h.Steps = append(h.Steps, rush(d)...)
+			h.Steps = append(h.Steps, revoke(d)...)
 		} else {
 			h.Steps = append(h.Steps, ending(d)...)
 		}
@@ -73,8 +74,8 @@ func ending(d *drawing) []Step {
 }
 
 // rush returns what half of the histories without faults end with, so that it is seen if one namespace holds up the
-// other: once all else has settled, everything in one has to be written while its admission is slow, and then something
-// in the other.
+// other: once all else has settled, all Services or pods in one have to be written while its admission is slow, and then
+// something in the other.
 func rush(d *drawing) []Step {
 	if !rapid.Bool().Draw(d.T, "rush") {
 		return nil
@@ -91,15 +92,35 @@ func rush(d *drawing) []Step {
 	for _, key := range keys {
 		out = append(out, Step{Do: "apply", On: key, How: "port-80"})
 	}
-	out = append(out, Step{After: retryTime, Do: "slow-admission", On: slow + ",services",
+	resource := d.of("rush", "services", "pods")
+	out = append(out, Step{After: retryTime, Do: "slow-admission", On: slow + "," + resource,
 		How: d.of("admission", "10s", "10s", "30s", "1m"), For: time.Minute})
 	for _, key := range keys {
-		out = append(out, Step{Do: "edit", On: key, How: "port-81"})
+		if resource == "services" {
+			out = append(out, Step{Do: "edit", On: key, How: "port-81"})
+		}
+	}
+	if resource == "pods" {
+		for _, workload := range []string{"/w0", "/w1", "/c0"} {
+			out = append(out, Step{Do: "scale", On: slow + workload, How: "3"})
+		}
+		out = append(out, Step{Do: "add-pod", On: other + "/p0", How: "n0"})
 	}
 	// The first answers have come by then, or the second ones.
 	out[len(out)-1].After = rapid.SampledFrom([]time.Duration{time.Second, 11 * time.Second, 21 * time.Second}).Draw(d.T,
 		"after")
 	return append(out, Step{After: 20 * time.Second, Do: "label-node", On: node(d), How: "disk=ssd"})
+}
+
+// revoke returns what a quarter of the histories without faults end with, so that it is seen whether a permission that
+// is taken away is reported.
+func revoke(d *drawing) []Step {
+	if rapid.IntRange(0, 3).Draw(d.T, "revoke") < 3 {
+		return nil
+	}
+	return []Step{{Do: "quota", On: "a"}, {Do: "add-node", On: "n0"}, {After: retryTime, Do: "fail", On: "create,services",
+		How: string(Denied), For: time.Minute}, {Do: "recreate", On: "a/x", How: "port-80"},
+		{After: 30 * time.Second, Do: "reported"}, {After: 45 * time.Second, Do: "label-node", On: node(d), How: "disk=ssd"}}
 }
 
 var delays = []time.Duration{0, 0, 10 * time.Millisecond, 50 * time.Millisecond, 150 * time.Millisecond,
@@ -222,6 +243,8 @@ var often = []kind{
 	do("forge", service, "plain", "lookalike", "orphan", "claims", "claims-other"),
 	do("drop-service", service), do("drop-service", service),
 	spoil, spoil, spoil, spoil,
+	do("mesh", service, "ready", "ready", "unready", ""), do("mesh", local, "ready", "unready", ""),
+	do("mirror", local), do("take-name", local, "controlled", "alien", ""),
 	do("edit-slice", local, "labels", "owner", "endpoints"), do("drop-slice", local),
 	{"add-pod", runPod}, {"add-pod", runPod}, do("ready-pod", pod, "no", "yes"), do("remove-pod", pod),
 	do("complete-pod", pod), scale, scale, scale, do("end-workload", workload, "", "Orphan", "Foreground"),

@@ -34,6 +34,8 @@ type guard struct {
 
 	// distance is the greatest of the history.
 	distance time.Duration
+	// denied is when the authorizer first denied a request, and last, of those that followed each other.
+	denied struct{ since, last time.Time }
 	// failed is when a request that concerns a namespace last failed, "" for what concerns all.
 	failed map[string]time.Time
 

@@ -25,6 +25,7 @@ func (g *guard) judge(w Write) {
 			g.fail("more than a status was written", "%s: %s", w.By, &w)
 		}
 		g.checkReported(w)
+		g.checkConditions(w)
 	case "pods":
 		g.judgePod(w)
 	case "services":
@@ -156,6 +157,12 @@ func (g *guard) judgeSlice(w Write) {
 		slice, ok := object.(*discoveryv1.EndpointSlice)
 		if !ok || slice == nil {
 			continue
+		}
+		if isForeign(slice) {
+			g.fail("an EndpointSlice of another manager was changed", "%s: %s", w.By, &w)
+		}
+		if slice.Labels[discoveryv1.LabelManagedBy] == mirrorManager && w.After != nil {
+			g.fail("an EndpointSlice of Kubernetes was changed", "%s: %s", w.By, &w)
 		}
 		if slice.Labels[discoveryv1.LabelManagedBy] == sliceManager && slice.Labels[v1alpha1.HostnamesLabelKey] !=
 			v1alpha1.HostnamesPublished {

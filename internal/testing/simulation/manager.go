@@ -34,6 +34,7 @@ func (s *APIServer) manage(seed uint64, stop <-chan struct{}) {
 			before := s.version
 			s.collectGarbage()
 			s.publishEndpoints()
+			s.publishMesh()
 			s.emptyNamespaces()
 			s.runWorkloads()
 			s.endPods()

@@ -27,6 +27,9 @@ type oracle struct {
 	found     []problem
 }
 
+// missing is the kind of a problem with a Service.
+const missing = "a Service is missing"
+
 type problem struct{ namespace, kind, what string }
 
 // problems returns what is wrong now. The lock of the API server must be held.
@@ -67,7 +70,7 @@ func (o *oracle) checkLocalService(ls *v1alpha1.LocalService) {
 		service := o.services[key]
 		switch {
 		case service == nil:
-			o.fail("a Service is missing", "%s, which LocalService %s wants", key, ls.Name)
+			o.fail(missing, "%s, which LocalService %s wants", key, ls.Name)
 		case !metav1.IsControlledBy(service, ls):
 			conflicts++
 			if isOrphan(ls, service, node) {
@@ -75,7 +78,7 @@ func (o *oracle) checkLocalService(ls *v1alpha1.LocalService) {
 			}
 		default:
 			o.checkService(ls, service, node)
-			if slices.ContainsFunc(o.answering(ls, node), isLabelled) {
+			if slices.ContainsFunc(o.answering(ls, node), isLabelled) || o.isReadyByMesh(service) {
 				ready++
 			}
 		}
@@ -106,8 +109,10 @@ func (o *oracle) checkService(ls *v1alpha1.LocalService, have *corev1.Service, n
 			s.Spec.Ports[i].NodePort = 0
 		}
 	}
-	note, team := have.Annotations["example.com/note"], have.Labels["team"]
-	if ls.Spec.ServiceMetadata == nil && (note != "" || team != "" && team != teamByPolicy) {
+	isLeft := func(key string) bool { return have.Annotations[key] != "" && want.Annotations[key] == "" }
+	team := have.Labels["team"]
+	if isLeft("example.com/note") || isLeft(publishKey) ||
+		team != "" && team != teamByPolicy && want.Labels["team"] == "" {
 		o.fail("a Service with metadata of before", "%s", name)
 	}
 	have = &corev1.Service{ObjectMeta: metav1.ObjectMeta{Labels: shared(have.Labels, want.Labels),
@@ -127,9 +132,13 @@ func (o *oracle) checkHostnames(ls *v1alpha1.LocalService, conflicts int) (names
 			return s.Namespace == slice.Namespace && s.Name+"-named" == slice.Name
 		})
 		isHidden := slice.Labels[v1alpha1.HostnamesLabelKey] == "" && (isSource || !hasSource)
-		if slice.Namespace != ls.Namespace || slice.Labels[discoveryv1.LabelServiceName] != ls.Name || isHidden ||
+		if isForeign(slice) || slice.Namespace != ls.Namespace || slice.Labels[discoveryv1.LabelServiceName] != ls.Name || isHidden ||
 			metav1.GetControllerOfNoCopy(slice) == nil {
 			continue // Users have removed the owner or the label, and nothing leads to it any more.
+		}
+		if isCopy := slice.Labels[discoveryv1.LabelManagedBy] == v1alpha1.EndpointSliceManager; isCopy &&
+			slice.Labels["team"] != teamOf(ls) {
+			o.fail("a copy with other labels", "%s: %v", slice.Name, slice.Labels)
 		}
 		for _, e := range slice.Endpoints {
 			have[fmt.Sprint(ptr.Deref(e.Hostname, ""), e.Addresses[0], *e.Conditions.Ready)] = true
@@ -151,6 +160,14 @@ func (o *oracle) checkHostnames(ls *v1alpha1.LocalService, conflicts int) (names
 		return 0, 0
 	}
 	return len(answers), ready
+}
+
+// teamOf returns the value of a label that serviceMetadata gives, "" for none.
+func teamOf(ls *v1alpha1.LocalService) string {
+	if ls.Spec.ServiceMetadata == nil {
+		return ""
+	}
+	return ls.Spec.ServiceMetadata.Labels["team"]
 }
 
 func (o *oracle) checkStatus(ls *v1alpha1.LocalService, nodes, services, ready, conflicts int) {

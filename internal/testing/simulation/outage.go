@@ -5,82 +5,154 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
+	"sync"
 	"syscall"
 	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
 const (
-	// reconnectTime is how long client-go waits at most after an outage until it connects a watch again.
-	reconnectTime = time.Minute
 	// rolesTime is how long after its start the API server may know no roles yet.
 	rolesTime = time.Second
 	// leaveTime is how long is waited for the write at which it stops.
 	leaveTime = time.Second
+	// leaseTime is how long a replica waits at most for the Lease of one that could not give it back.
+	leaseTime = 2*time.Minute + 30*time.Second
 )
 
 // errAway is the error of a client whose API server does not run.
 var errAway = fmt.Errorf("simulated: %w", &net.OpError{Op: "dial", Net: "tcp",
 	Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)})
 
-// isAway reports whether the API server does not run.
-func (f *faults) isAway() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return time.Now().Before(f.awayUntil)
+// outage says when the API server runs.
+type outage struct {
+	mu sync.Mutex
+	// next begins after this many writes. It is nil if none is to come.
+	next   *leave
+	writes int
+	// awayUntil is until when the API server does not run, and deniesUntil until when it refuses everything, because it
+	// knows no roles.
+	awayUntil, deniesUntil time.Time
 }
 
-// leave says at which write the API server goes away, for how long, and how long it knows no roles then.
+// leave is an outage to come.
 type leave struct {
-	writes        int // that are carried out before it
-	during, roles time.Duration
-	left          chan struct{}
+	during, denies time.Duration
+	begun          chan struct{}
 }
 
-// Leave takes the API server away from a replica for a while, after a number of writes, at the next one, or after a
-// second: its watches end, answers under way are lost, and no connection is made. When it is back, it refuses
-// everything for some time, because it knows no roles.
-func (e *Endpoint) Leave(writes int, during, roles time.Duration) {
-	l := &leave{writes: writes, during: during, roles: roles, left: make(chan struct{})}
-	e.faults.mu.Lock()
-	e.faults.leave = l
-	e.faults.mu.Unlock()
-	go func() {
-		select {
-		case <-l.left:
-		case <-time.After(leaveTime):
-			e.faults.mu.Lock()
-			e.faults.begin(l)
-			e.faults.mu.Unlock()
-		}
-		for resource := range e.views {
-			e.Break(resource, false)
-		}
-	}()
-}
-
-// begin begins an outage, unless it has begun.
-func (f *faults) begin(l *leave) {
-	if f.leave != l {
+// begin begins an outage, unless it has begun. o.mu must be held.
+func (o *outage) begin(l *leave) {
+	if o.next != l {
 		return
 	}
-	f.leave, f.awayUntil = nil, later(f.awayUntil, time.Now().Add(l.during))
-	f.current = append(f.current, Fault{Outcome: Denied, Verbs: everyVerb, Until: f.awayUntil.Add(l.roles)})
-	close(l.left)
+	o.next, o.awayUntil = nil, later(o.awayUntil, time.Now().Add(l.during))
+	o.deniesUntil = o.awayUntil.Add(l.denies)
+	close(l.begun)
+}
+
+// end ends the outage, and prevents the next one.
+func (o *outage) end() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.next, o.awayUntil, o.deniesUntil = nil, time.Time{}, time.Time{}
+}
+
+// strikes returns the fault that an outage causes for a request, which may be the write at which it begins.
+func (o *outage) strikes(r *request) (Outcome, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.next != nil && r.isWrite() && r.table.name != "leases" && r.table.name != "events" {
+		if o.writes--; o.writes < 0 {
+			o.begin(o.next)
+		}
+	}
+	switch now := time.Now(); {
+	case now.Before(o.awayUntil):
+		return Away, true
+	case now.Before(o.deniesUntil):
+		return Denied, true
+	}
+	return "", false
+}
+
+// isAway reports whether the API server does not run.
+func (o *outage) isAway() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return time.Now().Before(o.awayUntil)
+}
+
+// Leave stops the API server for a while, after a number of writes of replicas, at the next one, or after a second:
+// watches end, answers under way are lost, and no connection is made. When it is back, it refuses everything for some
+// time, because it knows no roles.
+func (s *APIServer) Leave(writes int, during, denies time.Duration) {
+	l := &leave{during: during, denies: denies, begun: make(chan struct{})}
+	s.outage.mu.Lock()
+	s.outage.next, s.outage.writes = l, writes
+	s.outage.mu.Unlock()
+	go func() {
+		select {
+		case <-l.begun:
+		case <-time.After(leaveTime):
+			s.outage.mu.Lock()
+			s.outage.begin(l)
+			s.outage.mu.Unlock()
+		}
+		s.mu.Lock()
+		endpoints := s.endpoints
+		s.mu.Unlock()
+		for _, e := range endpoints {
+			for resource := range e.views {
+				e.Break(resource, false)
+			}
+		}
+	}()
 }
 
 // restartServer stops the API server for a while: On is after how many writes. When it is back, it refuses everything
 // for a moment if How says so, because it knows no roles yet.
 func restartServer(_ context.Context, w *world, s Step) {
-	roles := time.Duration(0)
+	denies, settled := time.Duration(0), settleTime
 	if s.How == "roles" {
-		roles = rolesTime
+		denies = rolesTime
 	}
-	away := leaveTime + s.For + roles
-	w.disturb(away+reconnectTime, settleTime)
-	w.guard.excuse(away+reconnectTime, away)
+	if w.history.Replicas > 1 {
+		settled += leaseTime
+	}
+	away := leaveTime + s.For + denies
+	w.disturb(away, settled)
+	w.guard.excuse(away, away)
 	writes, _ := strconv.Atoi(s.On) // 0 if it is no number
-	for _, e := range w.endpoints() {
-		e.Leave(writes, s.For, roles)
+	w.server.Leave(writes, s.For, denies)
+}
+
+// checkReported checks that the status of a LocalService says which permission is missing, while that keeps it from
+// creating Services for longer than a restart of the API server does.
+func checkReported(w *world, _ Step) error {
+	w.server.mu.Lock()
+	found := problems(w.server)
+	denied := w.guard.denied
+	w.server.mu.Unlock()
+	if time.Since(denied.since) < settleTime || time.Since(denied.last) > settleTime {
+		return nil
 	}
+	for _, ls := range List[*v1alpha1.LocalService](w.server) {
+		isMissing := func(p problem) bool {
+			return p.namespace == ls.Namespace && p.kind == missing && strings.Contains(p.what, "LocalService "+ls.Name+" ")
+		}
+		ready := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionReady)
+		isSaid := ready != nil && ready.Status == metav1.ConditionFalse && saysDenied(ready.Message)
+		if slices.ContainsFunc(found, isMissing) && !isSaid {
+			w.guard.fail("a missing permission is not reported", "%s: %v", keyOf(ls), ready)
+		}
+	}
+	return nil
 }

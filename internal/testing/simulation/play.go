@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
@@ -150,7 +151,7 @@ func (w *world) wait(d time.Duration) {
 	if w.isImpossible() {
 		w.disturb(d, retryTime)
 	}
-	for end := time.Now().Add(d); time.Now().Before(end); {
+	for end := time.Now().Add(d); time.Now().Before(end) && !w.guard.hasFailed(); {
 		time.Sleep(min(time.Until(end), lookInterval))
 		w.look()
 	}
@@ -162,6 +163,7 @@ func (w *world) isImpossible() bool {
 		slices.ContainsFunc(List[*v1alpha1.LocalService](w.server), func(ls *v1alpha1.LocalService) bool {
 			return len(ls.Spec.IPFamilies) > 0 || ls.DeletionTimestamp != nil
 		}) ||
+		slices.ContainsFunc(List[*discoveryv1.EndpointSlice](w.server), hasTakenName) ||
 		slices.ContainsFunc(List[*corev1.Service](w.server), func(s *corev1.Service) bool {
 			return len(s.Finalizers) > 0
 		})
@@ -286,6 +288,7 @@ func (w *world) heal() {
 	w.guard.calm()
 	w.server.Admit(nil)
 	w.speedUp()
+	w.server.outage.end()
 	for _, e := range w.endpoints() {
 		e.Heal()
 	}
@@ -304,6 +307,11 @@ func (w *world) heal() {
 	for _, service := range List[*corev1.Service](w.server) {
 		if len(service.Finalizers) > 0 {
 			_ = editService(w, Step{On: keyOf(service).String(), How: "release"})
+		}
+	}
+	for _, slice := range List[*discoveryv1.EndpointSlice](w.server) {
+		if hasTakenName(slice) {
+			_ = w.server.Delete(meshName, slice, metav1.DeleteOptions{})
 		}
 	}
 	w.mu.Lock()

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -151,6 +152,12 @@ func (g *guard) answered(by string, a answered) {
 	if !isRead && a.table.name != "leases" && a.took > patience {
 		g.fail("a write that hangs is not given up", "%s: %s: after %s", by, a.request, a.took)
 	}
+	if a.isDenied {
+		if time.Since(g.denied.last) > settleTime {
+			g.denied.since = time.Now()
+		}
+		g.denied.last = time.Now()
+	}
 	if a.failed {
 		g.failed[a.key.Namespace] = time.Now()
 	}
@@ -158,6 +165,36 @@ func (g *guard) answered(by string, a answered) {
 
 // remembered is how long a refusal may be reported after the last one.
 const remembered = 6 * time.Minute
+
+// rolesKnown is how long permissions may be missing without a report: an API server that has just started knows no roles.
+const rolesKnown = 0 * time.Second
+
+// checkDenial checks that a text that is reported does not say that a permission is missing, unless it has been for a
+// while.
+func (g *guard) checkDenial(by, text string) {
+	if saysDenied(text) && g.denied.last.Sub(g.denied.since) < rolesKnown {
+		g.fail("a permission was reported as missing", "%s: %s", by, text)
+	}
+}
+
+// saysDenied reports whether a text has the answer of an authorizer.
+func saysDenied(text string) bool {
+	return strings.Contains(text, accountName) || strings.Contains(text, "ermission") || strings.Contains(text, "ermitted")
+}
+
+// checkConditions does so for the conditions of a status that differ from those before.
+func (g *guard) checkConditions(w Write) {
+	before, _ := w.Before.(*v1alpha1.LocalService)
+	after, ok := w.After.(*v1alpha1.LocalService)
+	if !ok || before == nil {
+		return
+	}
+	for _, c := range after.Status.Conditions {
+		if !slices.ContainsFunc(before.Status.Conditions, func(b metav1.Condition) bool { return b.Message == c.Message }) {
+			g.checkDenial(w.By, c.Reason+": "+c.Message)
+		}
+	}
+}
 
 // checkReported checks that no status begins to say that a write failed if none did.
 func (g *guard) checkReported(w Write) {

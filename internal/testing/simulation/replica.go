@@ -28,6 +28,9 @@ func (w *world) start(ctx context.Context) {
 			Record: func(object, eventType, reason, note string) {
 				w.story.add("  %s: %s event %s of %s: %s", r.name, eventType, reason, object, note)
 				w.guard.count(r.name)
+				w.server.mu.Lock()
+				defer w.server.mu.Unlock()
+				w.guard.checkDenial(r.name, reason+": "+note)
 			}})
 	}()
 }

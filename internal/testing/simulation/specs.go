@@ -22,7 +22,7 @@ var specs = map[string]func(*v1alpha1.LocalServiceSpec){
 	"no-affinity": func(s *v1alpha1.LocalServiceSpec) { s.SessionAffinity = "" },
 	"metadata": func(s *v1alpha1.LocalServiceSpec) {
 		s.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{"team": "a"},
-			Annotations: map[string]string{"example.com/note": "a"}}
+			Annotations: map[string]string{"example.com/note": "a", publishKey: "a.example.com"}}
 	},
 	"variables": func(s *v1alpha1.LocalServiceSpec) {
 		s.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{"team": "of-$(NODE_DNS_LABEL)"},
@@ -62,6 +62,9 @@ var specs = map[string]func(*v1alpha1.LocalServiceSpec){
 	},
 	"services": func(s *v1alpha1.LocalServiceSpec) { s.Mode, s.GroupBy = v1alpha1.ModeServices, "" },
 }
+
+// publishKey is the key of an annotation that asks external-dns to publish a Service.
+const publishKey = "external-dns.alpha.kubernetes.io/hostname"
 
 // invalidSpecs are changes that only an older CustomResourceDefinition accepted, by name.
 var invalidSpecs = map[string]func(*v1alpha1.LocalServiceSpec){

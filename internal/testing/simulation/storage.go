@@ -40,9 +40,14 @@ type APIServer struct {
 	admission Admission
 	isLenient bool                     // stores what the CustomResourceDefinition refuses, and an older one accepted
 	slow      map[string]slowAdmission // by namespace
+	// mesh has the Services that a mesh of clusters publishes, and whether their endpoints there are ready.
+	mesh map[types.NamespacedName]bool
 	// distance is how much longer each request takes, until distantUntil or, if that is zero, without an end.
 	distance     time.Duration
 	distantUntil time.Time
+
+	outage    outage
+	endpoints []*Endpoint
 
 	observers []func(Write)
 	refusals  []func(Refused)
@@ -109,7 +114,7 @@ func (w *Write) Verb() string {
 func NewAPIServer(addresses int) *APIServer {
 	s := &APIServer{version: 1, tables: map[string]*table{}, byType: map[reflect.Type]*table{},
 		changed: make(chan struct{}), addresses: newPool(addresses), nodePorts: newPool(addresses),
-		slow: map[string]slowAdmission{}}
+		slow: map[string]slowAdmission{}, mesh: map[types.NamespacedName]bool{}}
 	for i := range resources {
 		t := &table{definition: &resources[i], objects: map[types.NamespacedName]*entry{}, changed: make(chan struct{})}
 		s.tables[t.name], s.byType[reflect.TypeOf(t.newObject())] = t, t
@@ -324,6 +329,12 @@ func (t *table) wake() {
 	t.changed = make(chan struct{})
 }
 
+// wakeManager wakes the cluster's own controllers.
+func (s *APIServer) wakeManager() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
 // commit makes a write take place.
 func (s *APIServer) commit(by string, t *table, key types.NamespacedName, before *entry, object Object) {
 	s.version++
@@ -350,8 +361,7 @@ func (s *APIServer) commit(by string, t *table, key types.NamespacedName, before
 		s.written++
 	}
 	if concernsManager(&write) {
-		close(s.changed)
-		s.changed = make(chan struct{})
+		s.wakeManager()
 	}
 	for _, observe := range s.observers {
 		observe(write)

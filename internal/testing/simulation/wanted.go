@@ -164,8 +164,8 @@ func (s *snapshot) serviceOf(ls *v1alpha1.LocalService, name, node string) *core
 		maps.Copy(service.Labels, s.expand(m.Labels, node))
 		maps.Copy(service.Annotations, s.expand(m.Annotations, node))
 	}
-	if name == sourceName(ls.Name) { // The Service with the names is the one to publish.
-		maps.DeleteFunc(service.Annotations, func(key, _ string) bool { return strings.HasPrefix(key, "external-dns.") })
+	if name == sourceName(ls.Name) {
+		delete(service.Annotations, publishKey) // The other one has the names.
 	}
 	defaultService(service)
 	return service
