@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
@@ -315,8 +316,8 @@ func TestHostnamesSliceDeleted(t *testing.T) {
 	}
 }
 
-// TestHostnamesNotPermitted: without the permission to write EndpointSlices, little is asked of the API server. The
-// names are published within two minutes after it is granted.
+// TestHostnamesNotPermitted: without the permission to write EndpointSlices, little is asked of the API server, and what
+// is missing is reported after some seconds. The names are published within two minutes after it is granted.
 func TestHostnamesNotPermitted(t *testing.T) {
 	inHostnamesCluster(t, func(t *testing.T, c *cluster) {
 		permit := c.answerUntil("create", "endpointslices", func(name string) error {
@@ -324,6 +325,8 @@ func TestHostnamesNotPermitted(t *testing.T) {
 				`create resource "endpointslices" in API group "discovery.k8s.io" in the namespace "default"`))
 		})
 		c.publish("1", "a")
+		c.wantReady("False WritingServices 0/1, 2 Services")
+		time.Sleep(16 * time.Second)
 		c.wantReady("False HostnamesNotPermitted 0/1, 2 Services")
 		time.Sleep(5 * time.Minute) // The backoff of the refused write grows.
 		c.requests()
@@ -335,6 +338,31 @@ func TestHostnamesNotPermitted(t *testing.T) {
 		time.Sleep(reconcile.MaxBackoff)
 		c.want("once it is permitted", "a=10.0.0.1")
 		c.wantReady("True HostnamesInPlace 1/1, 2 Services")
+	}, testLocalService(hostnamesMode), testNode("a"))
+}
+
+// TestServerWithoutRoles: an API server that has just started denies everything for a moment, because it knows no roles.
+// Nothing is reported, and everything is right soon after.
+func TestServerWithoutRoles(t *testing.T) {
+	deny := func(resource string) func(string) error {
+		return func(name string) error {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, name,
+				fmt.Errorf(`User "u" cannot write resource %q in API group "" in the namespace "default"`, resource))
+		}
+	}
+	inCluster(t, func(t *testing.T, c *cluster) {
+		permits := []func(){c.answerUntil("create", "services", deny("services")),
+			c.answerUntil("create", "endpointslices", deny("endpointslices")),
+			c.answerUntil("update", "localservices", deny("localservices"))}
+		c.start()
+		time.Sleep(2 * time.Second)
+		for _, permit := range permits {
+			permit()
+		}
+		time.Sleep(4 * time.Second)
+		c.publish("1", "a")
+		c.wantReady("True HostnamesInPlace 1/1, 2 Services")
+		expect(t, "events", []string{"Normal ServicesWritten created 2: demo, " + sourceName}, c.recorded())
 	}, testLocalService(hostnamesMode), testNode("a"))
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // Outcome says what became of the changes of a plan.
@@ -16,6 +18,8 @@ type Outcome struct {
 	Refused []error
 	// RetryAfter is how long the first of the refused writes has to wait, 0 if there are none.
 	RetryAfter time.Duration
+	// Denied is true if RBAC denies writes, for so short a time that this is not reported: see IsDenied.
+	Denied bool
 	// Failed are the writes that failed for reasons that may pass in a moment, and Stale those that failed because a
 	// cache was behind: the next plan, from a newer cache, will be right.
 	Failed, Stale []error
@@ -59,6 +63,14 @@ func (e *WriteError) Error() string {
 }
 
 func (e *WriteError) Unwrap() error { return e.Err }
+
+// IsDenied reports whether an answer of the API server is RBAC's own denial, and not a refusal by admission. For about a
+// second after an API server has started, it knows no roles and denies everything. The answer says so only in its text:
+// `User "name" cannot verb resource "name" in API group …`.
+func IsDenied(err error) bool {
+	text := err.Error()
+	return apierrors.IsForbidden(err) && strings.Contains(text, `User "`) && strings.Contains(text, `" cannot `)
+}
 
 // EndpointSliceKind is the Kind of a WriteError about an EndpointSlice.
 const EndpointSliceKind = "EndpointSlice"

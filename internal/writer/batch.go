@@ -62,7 +62,7 @@ func (w *execution) due(action plan.Action, changes []plan.Change) []*plan.Chang
 	fresh, refused := make([]*plan.Change, 0, len(changes)), []*plan.Change(nil)
 	whole, _ := w.Refusals.Get(w.attempt(action, ""))
 	isAnyRefused := !w.Refusals.IsEmpty()
-	reported, waiting := len(w.out.Refused), false
+	waiting, isReported := false, false
 	for i := range changes {
 		change := &changes[i]
 		last, isRefused := Refusal{}, false
@@ -71,17 +71,17 @@ func (w *execution) due(action plan.Action, changes []plan.Change) []*plan.Chang
 		}
 		switch left := max(time.Until(last.RetryAt), time.Until(whole.RetryAt)); {
 		case left > 0:
-			waiting = true
+			waiting, isReported = true, isReported || last.Err != nil
 			w.retryIn(left)
-			w.report(last.Err)
+			w.report(&last)
 		case isRefused:
 			refused = append(refused, change)
 		default:
 			fresh = append(fresh, change)
 		}
 	}
-	if waiting && reported == len(w.out.Refused) {
-		w.report(whole.Err) // None of those that wait was refused itself.
+	if waiting && !isReported {
+		w.report(&whole) // None of those that wait was refused itself.
 	}
 	if action != plan.Replace { // If a finalizer holds the first, a retry must begin with that one again.
 		for _, group := range [][]*plan.Change{fresh, refused} {
@@ -162,14 +162,19 @@ func (w *execution) failed(change *plan.Change, err error) {
 
 // refuse records a refusal of this sync. Its backoff begins when the batch ends.
 func (w *execution) refuse(change *plan.Change, err error) {
-	w.batch.refused = append(w.batch.refused, refusedWrite{w.attempt(change.Action, change.Name), err})
-	w.report(err)
+	attempt := w.attempt(change.Action, change.Name)
+	w.batch.refused = append(w.batch.refused, refusedWrite{attempt, err})
+	refusal := w.Refusals.next(attempt, err)
+	w.report(&refusal)
 }
 
 // report adds a refusal of this sync, or of one before, to the outcome.
-func (w *execution) report(err error) {
-	if err != nil {
-		w.out.Refused = append(w.out.Refused, err)
+func (w *execution) report(refusal *Refusal) {
+	switch {
+	case refusal.IsReported():
+		w.out.Refused = append(w.out.Refused, refusal.Err)
+	case refusal.Err != nil:
+		w.out.Denied = true
 	}
 }
 
@@ -209,7 +214,8 @@ func (w *execution) remember(ctx context.Context) {
 	for _, r := range w.batch.refused {
 		w.Refusals.Add(r.attempt, r.err)
 		w.retryIn(w.Refusals.RetryAfter(r.attempt))
-		if !isContested(r.err) { // The condition is logged when it changes.
+		// A condition is logged when it changes.
+		if refusal, _ := w.Refusals.Get(r.attempt); !isContested(r.err) && refusal.IsReported() {
 			errs = append(errs, r.err)
 		}
 	}
@@ -223,6 +229,6 @@ func (w *execution) remember(ctx context.Context) {
 func (w *execution) reportRefused(due []*plan.Change) {
 	for _, change := range due {
 		last, _ := w.Refusals.Get(w.attempt(change.Action, change.Name))
-		w.report(last.Err)
+		w.report(&last)
 	}
 }

@@ -50,8 +50,8 @@ func (l *Labels) Write(ctx context.Context, p *cache.Pod) (retryAfter time.Durat
 		l.Refusals.Add(attempt, failure)
 		return l.Refusals.RetryAfter(attempt), nil, nil
 	}
-	retryAfter, isRefused, failure := l.Refusals.AfterFailure(attempt, failure)
-	if isRefused {
+	retryAfter, isReported, failure := l.Refusals.AfterFailure(attempt, failure)
+	if isReported {
 		refusal = err
 	}
 	return retryAfter, refusal, failure

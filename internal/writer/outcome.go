@@ -49,5 +49,5 @@ func Err(o *plan.Outcome, key types.NamespacedName) error {
 // not count.
 func hasFailed(o *plan.Outcome) bool {
 	isRefused := func(err error) bool { return !isContested(err) }
-	return len(o.Failed)+len(o.Stale) > 0 || slices.ContainsFunc(o.Refused, isRefused)
+	return o.Denied || len(o.Failed)+len(o.Stale) > 0 || slices.ContainsFunc(o.Refused, isRefused)
 }

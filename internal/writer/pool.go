@@ -3,7 +3,6 @@
 package writer
 
 import (
-	"fmt"
 	"runtime/debug"
 
 	"k8s.io/klog/v2"
@@ -87,7 +86,7 @@ func (p *Pool) take() bool {
 // others.
 func recoverInto(err *error) {
 	if r := recover(); r != nil {
-		*err = fmt.Errorf("panic: %v", r)
+		*err = refuse("panic: %v", r)
 		klog.Background().Error(*err, "A write panicked", "stack", string(debug.Stack()))
 	}
 }

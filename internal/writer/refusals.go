@@ -17,6 +17,10 @@ const (
 	rememberedFor     = 3 * reconcile.MaxBackoff
 	// After maxTimes refusals in a row, the backoff is the longest.
 	maxTimes = 5
+	// A write that RBAC denies is tried again after minDeniedBackoff, and after twice as long each time. The first
+	// earlyDenials, which last 15 seconds together, are not reported: see plan.IsDenied.
+	minDeniedBackoff = time.Second
+	earlyDenials     = 4
 	// Beyond maxRemembered refused writes, some are forgotten, and tried again too early.
 	maxRemembered = 10000
 )
@@ -45,24 +49,37 @@ type Refusals struct {
 	refusals *utilcache.LRUExpireCache // Refusal, by Attempt
 }
 
+// IsReported reports whether a refusal is one to report: RBAC's denial is not, until it has lasted for a while.
+func (r *Refusal) IsReported() bool {
+	return r.Err != nil && (r.Times > earlyDenials || !plan.IsDenied(r.Err))
+}
+
 // NewRefusals makes Refusals.
 func NewRefusals() *Refusals { return &Refusals{utilcache.NewLRUExpireCache(maxRemembered)} }
 
-// Add records that an attempt was refused. A contested write will most likely be contested again, so it gets the
-// longest backoff at once.
+// Add records that an attempt was refused.
 func (r *Refusals) Add(attempt Attempt, err error) {
-	last, _ := r.Get(attempt)
-	times := last.Times + 1
-	if isContested(err) {
-		times = maxTimes
-	}
-	backoff := min(minRefusedBackoff<<min(times-1, maxTimes), reconcile.MaxBackoff)
-	r.refusals.Add(attempt, Refusal{Err: err, RetryAt: time.Now().Add(backoff), Times: times}, rememberedFor)
+	r.refusals.Add(attempt, r.next(attempt, err), rememberedFor)
 }
 
-// AfterFailure decides by the class of an error how an attempt that failed is tried again: after a time, with whether it
-// was refused, or with the backoff of the error.
-func (r *Refusals) AfterFailure(attempt Attempt, err error) (retryAfter time.Duration, isRefused bool, _ error) {
+// next returns the next refusal of an attempt. A contested write will most likely be contested again, so it gets the
+// longest backoff at once.
+func (r *Refusals) next(attempt Attempt, err error) Refusal {
+	last, _ := r.Get(attempt)
+	times, first := last.Times+1, minRefusedBackoff
+	switch {
+	case isContested(err):
+		times = maxTimes
+	case plan.IsDenied(err):
+		first = minDeniedBackoff
+	}
+	backoff := min(first<<min(times-1, 2*maxTimes), reconcile.MaxBackoff)
+	return Refusal{Err: err, RetryAt: time.Now().Add(backoff), Times: times}
+}
+
+// AfterFailure decides by the class of an error how an attempt that failed is tried again: after a time, with whether
+// that is a refusal to report, or with the backoff of the error.
+func (r *Refusals) AfterFailure(attempt Attempt, err error) (retryAfter time.Duration, isReported bool, _ error) {
 	switch ClassOf(err) {
 	case Terminating:
 		return reconcile.MaxBackoff, false, nil
@@ -72,7 +89,8 @@ func (r *Refusals) AfterFailure(attempt Attempt, err error) (retryAfter time.Dur
 		return 0, false, err
 	}
 	r.Add(attempt, err)
-	return r.RetryAfter(attempt), true, nil
+	refusal, _ := r.Get(attempt)
+	return r.RetryAfter(attempt), refusal.IsReported(), nil
 }
 
 // Get returns the refusal of an attempt, and whether there is one.

@@ -6,6 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/localservice-dev/local-service-controller/internal/reconcile"
@@ -43,6 +45,28 @@ func TestRefusalsBackoff(t *testing.T) {
 		time.Sleep(rememberedFor + 1)
 		if _, isRefused := r.Get(refusedAttempt); isRefused {
 			t.Error("a refusal that nobody reads is never forgotten")
+		}
+	})
+}
+
+// TestDeniedBackoff: a write that RBAC denies is retried soon at first, and not reported until that has lasted for a while.
+func TestDeniedBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, began := NewRefusals(), time.Now()
+		for i, want := range []time.Duration{1, 2, 4, 8, 16, 32, 64, 120, 120} {
+			r.Add(refusedAttempt, apierrors.NewForbidden(corev1.Resource("services"), "x",
+				errors.New(`User "u" cannot create resource "services" in API group "" in the namespace "a"`)))
+			refusal, _ := r.Get(refusedAttempt)
+			isLate := time.Since(began) >= 15*time.Second
+			if got := r.RetryAfter(refusedAttempt); got != want*time.Second || refusal.IsReported() != isLate {
+				t.Errorf("denial %d: %s remaining, reported: %t", i+1, got, refusal.IsReported())
+			}
+			time.Sleep(want * time.Second)
+		}
+		other := Attempt{Owner: "other"}
+		r.Add(other, apierrors.NewForbidden(corev1.Resource("services"), "x", errors.New("exceeded quota")))
+		if refusal, _ := r.Get(other); !refusal.IsReported() || r.RetryAfter(other) != minRefusedBackoff {
+			t.Errorf("a quota: %+v", refusal)
 		}
 	})
 }

@@ -170,7 +170,7 @@ func (w *execution) write(ctx context.Context, change *plan.Change) (service *co
 // it each time it is created. One without a controller is adopted later.
 func checkController(service *corev1.Service, ls *v1alpha1.LocalService) error {
 	if controller := metav1.GetControllerOf(service); controller != nil && controller.UID != ls.UID {
-		return refuse("it was stored with the controller %s %s instead of this LocalService: exempt it from the "+
+		return refuse("it was stored with the controller %q %q instead of this LocalService: exempt it from the "+
 			"admission webhook or policy that changes metadata.ownerReferences", controller.Kind, controller.Name)
 	}
 	return nil

@@ -108,7 +108,7 @@ func TestWriteFails(t *testing.T) {
 	}
 }
 
-// TestWritePanics: a panic over one Service is an error of that Service, which is retried soon. Where it was is only in
+// TestWritePanics: a panic over one Service is a refusal of that Service, so that it is not repeated at once. Where it was is only in
 // the log, and not in the status.
 func TestWritePanics(t *testing.T) {
 	f := newFixture(t, 1)
@@ -119,9 +119,9 @@ func TestWritePanics(t *testing.T) {
 		return nil
 	}
 	out, _ := f.write(f.changes(plan.Create, "a", "b", "c"), f.changes(plan.Delete, "d"))
-	got := fmt.Sprint(out.Failed)
-	if len(out.Failed) != 1 || !strings.Contains(got, "no such thing") || strings.Contains(got, "services_test.go") ||
-		len(out.Refused) > 0 || len(out.Made[plan.Create]) != 2 || len(out.Made[plan.Delete]) != 1 {
+	got := fmt.Sprint(out.Refused)
+	if len(out.Refused) != 1 || !strings.Contains(got, "no such thing") || strings.Contains(got, "services_test.go") ||
+		len(out.Failed) > 0 || len(out.Made[plan.Create]) != 2 || len(out.Made[plan.Delete]) != 1 {
 		t.Errorf("%+v", out)
 	}
 }

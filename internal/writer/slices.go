@@ -34,7 +34,7 @@ func sliceAttempt(ls *v1alpha1.LocalService, name string) Attempt {
 // tried.
 func (d *Dependencies) refusedCopies(ls *v1alpha1.LocalService, changes []plan.CopyChange) (refused []error) {
 	for i := range changes {
-		if last, isRefused := d.Refusals.Get(sliceAttempt(ls, changes[i].Name)); isRefused {
+		if last, _ := d.Refusals.Get(sliceAttempt(ls, changes[i].Name)); last.IsReported() {
 			refused = append(refused, last.Err)
 		}
 	}
@@ -50,7 +50,7 @@ func (s *Slices) Write(ctx context.Context, ls *v1alpha1.LocalService, change *p
 	if after := s.Refusals.RetryAfter(attempt); after > 0 {
 		return after, false, nil
 	}
-	_, wasRefused := s.Refusals.Get(attempt)
+	before, _ := s.Refusals.Get(attempt)
 	written, err := s.write(ctx, ls, change, names)
 	metrics.SliceWrites.WithLabelValues(string(change.Action), metrics.Result(err)).Inc()
 	if err == nil {
@@ -58,7 +58,7 @@ func (s *Slices) Write(ctx context.Context, ls *v1alpha1.LocalService, change *p
 		if written != nil {
 			s.Observed.Wrote(SliceKey(ls.Namespace, change.Name), s.Caches.HostnameSlices, written.ResourceVersion)
 		}
-		return 0, wasRefused, nil
+		return 0, before.IsReported(), nil
 	}
 	failure := &plan.WriteError{Action: change.Action, Kind: plan.EndpointSliceKind, Namespace: ls.Namespace,
 		Name: change.Name, Err: err}

@@ -32,8 +32,8 @@ const (
 // Statuses writes the status of LocalServices, and records events for the conditions that have begun to need attention.
 type Statuses struct{ Dependencies }
 
-// Write writes the status of a LocalService, if it differs. If it is too early for that, or the cache has not observed
-// the status that was written last, it returns how long to wait.
+// Write writes the status of a LocalService, if it differs. If it is too early for that, the status was refused, or the
+// cache has not observed the status that was written last, it returns how long to wait.
 func (s *Statuses) Write(ctx context.Context, ls *v1alpha1.LocalService, after v1alpha1.LocalServiceStatus,
 	moreTurns bool) (later time.Duration, err error) {
 	if wait := s.Observed.Wait(cache.KeyOf(ls), s.Caches.LocalServices, cache.StatusTimeout); wait > 0 {
@@ -41,6 +41,10 @@ func (s *Statuses) Write(ctx context.Context, ls *v1alpha1.LocalService, after v
 	}
 	if apiequality.Semantic.DeepEqual(&ls.Status, &after) {
 		return 0, nil
+	}
+	attempt := Attempt{Owner: ls.UID, Generation: ls.Generation, Action: "Status"}
+	if wait := s.Refusals.RetryAfter(attempt); wait > 0 {
+		return wait, nil
 	}
 	onlyNumbers := ls.Status.ObservedGeneration == ls.Generation &&
 		len(status.Changed(ls.Status.Conditions, after.Conditions)) == 0
@@ -54,9 +58,15 @@ func (s *Statuses) Write(ctx context.Context, ls *v1alpha1.LocalService, after v
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 	defer cancel()
-	if err := s.write(ctx, ls, &after); err != nil {
-		return 0, err
+	if failure := s.write(ctx, ls, &after); failure != nil {
+		retryAfter, isReported, err := s.Refusals.AfterFailure(attempt, failure)
+		if isReported {
+			klog.FromContext(ctx).Error(failure, "Status refused, trying again later", "localService", klog.KObj(ls),
+				"after", retryAfter)
+		}
+		return retryAfter, err
 	}
+	s.Refusals.Remove(attempt)
 	warnings := status.Warnings(ls.Status.Conditions, after.Conditions)
 	for _, condition := range warnings {
 		s.Record(ls, corev1.EventTypeWarning, condition.Reason, condition.Message)
