@@ -12,21 +12,21 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 )
 
-// Class determines how a write that failed is tried again.
+// Class determines how a failed write is retried.
 type Class string
 
 const (
-	// Refused: the same write would most likely fail again in a moment, or hang again.
+	// Refused writes would most likely fail, or hang, again at once.
 	Refused Class = "Refused"
-	// Stale: the cache was behind the API server, or the controller is stopping.
+	// Stale writes failed because the cache lags behind the API server, or because the controller is stopping.
 	Stale Class = "Stale"
-	// Transient: the API server could not be reached, or was busy. That may pass in a moment.
+	// Transient errors may pass in a moment: the API server was busy or could not be reached.
 	Transient Class = "Transient"
-	// Terminating: the namespace is being deleted.
+	// Terminating means that the namespace is being deleted.
 	Terminating Class = "Terminating"
 )
 
-// ClassOf returns the class of the error of a write.
+// ClassOf returns the class of a write's error.
 func ClassOf(err error) Class {
 	_, isAnswer := errors.AsType[*apierrors.StatusError](err)
 	_, isOurs := errors.AsType[*refusedError](err)
@@ -39,7 +39,7 @@ func ClassOf(err error) Class {
 		errors.Is(err, context.Canceled), reconcile.IsStale(err):
 		return Stale
 	case errors.Is(err, context.DeadlineExceeded):
-		return Refused // A write that hangs must not hold up others repeatedly.
+		return Refused // A write that hangs must not block others again and again.
 	case !isAnswer, apierrors.IsTooManyRequests(err), apierrors.IsServiceUnavailable(err), apierrors.IsTimeout(err),
 		apierrors.IsServerTimeout(err):
 		return Transient
@@ -47,14 +47,14 @@ func ClassOf(err error) Class {
 	return Refused
 }
 
-// isContested reports whether an error says that something else sets what was written.
+// isContested reports whether an error says that something else sets the fields that were written.
 func isContested(err error) bool {
 	_, is := errors.AsType[*plan.ContestedError](err)
 	return is
 }
 
-// refusedError is a refusal that is not the API server's: what is wanted must not be written, or it was stored
-// differently.
+// refusedError marks a refusal that does not come from the API server: the change must not be written, or it was
+// stored differently.
 type refusedError struct{ error }
 
 func (e *refusedError) Unwrap() error { return e.error }

@@ -28,15 +28,15 @@ type Labels struct {
 	Caches   *cache.Caches
 	Observed *cache.Observed
 	Refusals *Refusals
-	// Key of the node label.
+	// Key names the node label.
 	Key string
 }
 
 // LabelAttempt identifies the write of a pod's label.
 func LabelAttempt(p *cache.Pod) Attempt { return Attempt{Owner: p.GetUID()} }
 
-// Write writes the node label of a pod. It returns how long a write that was refused has to wait, and the refusal if
-// there is one to report. Its error is one that may pass.
+// Write sets the node label of a pod. If the write was refused, it returns how long to wait before the next attempt,
+// and the refusal if it should be reported. It returns an error only if that may pass.
 func (l *Labels) Write(ctx context.Context, p *cache.Pod) (retryAfter time.Duration, refusal, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 	defer cancel()
@@ -57,9 +57,9 @@ func (l *Labels) Write(ctx context.Context, p *cache.Pod) (retryAfter time.Durat
 	return retryAfter, refusal, failure
 }
 
-// write patches the node label of a pod. A label that is missing is added. One with another value is changed unless the
-// pod's controller selects by it, or may do so: it would release the pod and create another, without end. If Kubernetes
-// stores another value than was written, that counts as refused.
+// write patches the node label of a pod. It adds a missing label. It changes another value unless the pod's
+// controller selects, or may select, pods by it: the controller would release the pod and create another, without
+// end. If Kubernetes stores another value than was written, the write counts as refused.
 func (l *Labels) write(ctx context.Context, p *cache.Pod) (*corev1.Pod, error) {
 	value := naming.NodeLabelValue(p.Node())
 	meta := map[string]any{"uid": p.GetUID(), "labels": map[string]string{l.Key: value}}
@@ -83,8 +83,8 @@ func (l *Labels) write(ctx context.Context, p *cache.Pod) (*corev1.Pod, error) {
 	return written, err
 }
 
-// checkMayChange returns an error if the pod's controller selects the pod by the value that its node label has, or may
-// do so.
+// checkMayChange returns an error if the pod's controller selects, or may select, the pod by the current value of its
+// node label.
 func (l *Labels) checkMayChange(ctx context.Context, p *cache.Pod, current string) error {
 	ref := p.Controller()
 	if ref == nil {
@@ -107,7 +107,7 @@ func (l *Labels) checkMayChange(ctx context.Context, p *cache.Pod, current strin
 	return nil
 }
 
-// isGone reports whether a pod was not labelled because it is gone, or another one has its name.
+// isGone reports whether a pod was not labelled because it was deleted, or because another pod has its name.
 func isGone(err error) bool {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok || status.ErrStatus.Details == nil || ClassOf(err) == Refused && !apierrors.IsInvalid(err) {

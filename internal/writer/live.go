@@ -15,8 +15,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// confirm returns nil if the API server has a LocalService with the UID and the generation that the cache has. Its
-// error is Stale if the LocalService was changed or deleted. It reads only metadata, so that it works even if the spec
+// confirm checks that the API server has a LocalService with the same UID and generation as the cache. It returns a
+// Stale error if the LocalService was changed or deleted. It reads only metadata, so that it works even if the spec
 // cannot be decoded.
 func (d *Dependencies) confirm(ctx context.Context, ls *v1alpha1.LocalService) error {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
@@ -32,8 +32,8 @@ func (d *Dependencies) confirm(ctx context.Context, ls *v1alpha1.LocalService) e
 	return fmt.Errorf("check whether LocalService %s/%s is as the cache has it: %w", ls.Namespace, ls.Name, err)
 }
 
-// nodeLabels returns the labels of a node as the API server has it, because the cache may lag; nil if there is no such
-// node.
+// nodeLabels returns the labels of a node from the API server, because the cache may lag; nil if the node does not
+// exist.
 func (d *Dependencies) nodeLabels(ctx context.Context, name string) (labels.Set, error) {
 	if name == "" || len(content.IsPathSegmentName(name)) > 0 {
 		return nil, nil // The annotation was edited: no node has such a name.
@@ -49,7 +49,7 @@ func (d *Dependencies) nodeLabels(ctx context.Context, name string) (labels.Set,
 	return labels.Merge(node.Labels, nil), nil // Not nil, even if there are none.
 }
 
-// checkCurrent returns an error once the cache lacks the spec that a LocalService was planned with.
+// checkCurrent returns an error if the cache no longer has the spec for which a LocalService was planned.
 func (d *Dependencies) checkCurrent(ls *v1alpha1.LocalService) error {
 	current := d.Caches.LocalServices.Get(ls.Namespace, ls.Name)
 	if current == nil || !isSameSpec(current, ls) {
@@ -58,7 +58,8 @@ func (d *Dependencies) checkCurrent(ls *v1alpha1.LocalService) error {
 	return nil
 }
 
-// isSameSpec reports whether a LocalService is the one that was planned for, with the same spec, and not being deleted.
+// isSameSpec reports whether a LocalService is the one that was planned for, with the same spec, and is not being
+// deleted.
 func isSameSpec(current, planned metav1.Object) bool {
 	return current.GetUID() == planned.GetUID() && current.GetGeneration() == planned.GetGeneration() &&
 		current.GetDeletionTimestamp() == nil

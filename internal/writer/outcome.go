@@ -13,9 +13,9 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/status"
 )
 
-// concludeTurn decides what follows from a turn: another one at once, a retry with a backoff, or nothing.
-func (w *execution) concludeTurn() {
-	out, hasMade := &w.out, len(w.out.Made) > 0
+// concludeTurn decides what follows from a turn: another turn at once, a retry with backoff, or nothing.
+func (t *turn) concludeTurn() {
+	out, hasMade := &t.out, len(t.out.Made) > 0
 	switch {
 	case out.Stopped != nil:
 		return
@@ -29,12 +29,12 @@ func (w *execution) concludeTurn() {
 	isFromAPI := func(err error) bool { return !reconcile.IsStale(err) }
 	if !hasMade && len(out.Stale) > 0 && len(out.Refused)+len(out.Failed) == 0 &&
 		!slices.ContainsFunc(out.Stale, isFromAPI) {
-		// Live reads have shown that a cache is behind, so that nothing was asked for, and nothing is to be reported.
-		out.Stopped = Err(out, cache.KeyOf(w.ls))
+		// Live reads have shown that a cache lags. Nothing was written, so there is nothing to report.
+		out.Stopped = Err(out, cache.KeyOf(t.ls))
 	}
 }
 
-// Err returns the error of a sync, nil unless a write failed that may soon succeed. Refusals have their own backoff.
+// Err returns the error of a sync: nil unless a write failed that may soon succeed. Refusals have their own backoff.
 func Err(o *plan.Outcome, key types.NamespacedName) error {
 	switch {
 	case len(o.Failed) > 0:
@@ -45,7 +45,7 @@ func Err(o *plan.Outcome, key types.NamespacedName) error {
 	return nil
 }
 
-// hasFailed reports whether anything failed in this turn, or was refused before and still waits. Contested writes do
+// hasFailed reports whether any write failed in this turn, or was refused before and still waits. Contested writes do
 // not count.
 func hasFailed(o *plan.Outcome) bool {
 	isRefused := func(err error) bool { return !isContested(err) }

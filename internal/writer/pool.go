@@ -1,5 +1,5 @@
-// Package writer carries out plans: it makes many writes at a time, within one bound for all LocalServices, and reports
-// the outcome of each.
+// Package writer carries out plans. It makes many writes at a time, within one limit for all LocalServices, and
+// reports the outcome of each.
 package writer
 
 import (
@@ -8,20 +8,20 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Pool bounds the writes under way. Every batch may always have one write under way; more than that only while the pool
-// has room. So a batch whose writes hang slows others down, but never stops them.
-type Pool struct{ shared chan struct{} } // holds a token for each write beyond the first of its batch
+// Pool limits the writes under way. Each batch may always run one write. Every further write needs a token. So a
+// batch whose writes hang slows others down, but never stops them.
+type Pool struct{ shared chan struct{} } // Holds a token for each write beyond the first of its batch.
 
-// NewPool makes a Pool for a number of writes at a time. Each batch may have one more under way.
+// NewPool returns a Pool with a number of tokens.
 func NewPool(concurrency int) *Pool { return &Pool{make(chan struct{}, concurrency)} }
 
-// Each makes a batch of n writes, until mayBegin, which is called before each, reports that no more may begin. When all
-// that were begun have ended, it returns their number. A slow start makes the first write alone. Once one is accepted,
-// as many are made at a time as the pool has room for. Each failed write allows one less, and each accepted one more
-// again, so that little is tried while all are refused, even from the middle of the batch on.
+// Each makes the n writes of a batch. It calls mayBegin before each, and begins no more once that returns false. It
+// returns how many it began, when all of them have ended. A slow start makes the first write alone. Once a write is
+// accepted, as many run at a time as there are tokens. Each failed write lowers that limit by one, and each accepted
+// write raises it, so that few writes are tried while all are refused, even from the middle of the batch on.
 //
-// write is called with the number of the write, by several goroutines. ended is called with its error, one at a time,
-// and reports whether the write was accepted.
+// Each calls write with the number of the write, from several goroutines. It calls ended with the error of each
+// write, one at a time; ended reports whether the write was accepted.
 func (p *Pool) Each(n int, slowStart bool, mayBegin func() bool, write func(i int) error,
 	ended func(i int, err error) bool) (begun int) {
 	type end struct {
@@ -33,7 +33,7 @@ func (p *Pool) Each(n int, slowStart bool, mayBegin func() bool, write func(i in
 	if slowStart {
 		allowed = 1
 	}
-	defer func() { // Nothing is left behind when a function panics.
+	defer func() { // If a function panics, wait for the writes under way and return their tokens.
 		for ; running > 0; running-- {
 			if <-ends; running > 1 {
 				<-p.shared
@@ -72,7 +72,7 @@ func (p *Pool) Each(n int, slowStart bool, mayBegin func() bool, write func(i in
 	}
 }
 
-// take takes a token, if there is one.
+// take takes a token, and reports whether there was one.
 func (p *Pool) take() bool {
 	select {
 	case p.shared <- struct{}{}:
@@ -82,7 +82,7 @@ func (p *Pool) take() bool {
 	}
 }
 
-// recoverInto turns a panic into an error, and logs where it was. One unforeseen object must not stop the work on all
+// recoverInto turns a panic into an error, and logs its stack. One unforeseen object must not stop the work on all
 // others.
 func recoverInto(err *error) {
 	if r := recover(); r != nil {

@@ -15,16 +15,16 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// replace deletes a Service and creates its successor, once the API server has confirmed in a dry run that it would
-// accept that. Its error is a ContestedError if the successor would have to be replaced, too.
-func (w *execution) replace(ctx context.Context, change *plan.Change) (*corev1.Service, error) {
-	client, template := w.client(), change.Template
+// replace deletes a Service and recreates it, once the API server has confirmed in a dry run that it would accept the
+// successor. It returns a ContestedError if the successor would have to be replaced, too.
+func (t *turn) replace(ctx context.Context, change *plan.Change) (*corev1.Service, error) {
+	client, template := t.client(), change.Template
 	successor := template.Service(change.Node)
 	dryRun := metav1.CreateOptions{FieldManager: v1alpha1.FieldManager, DryRun: []string{metav1.DryRunAll}}
-	// The API server looks for another object of the name last, after admission and validation.
+	// The API server checks whether the name is taken last, after admission and validation.
 	_, err := client.Create(ctx, successor, dryRun)
 	if apierrors.IsAlreadyExists(err) {
-		// It returns what it would store only if the name is free.
+		// The API server returns what it would store only if the name is free.
 		var stored *corev1.Service
 		trial := successor.DeepCopy()
 		trial.Name = freeName(successor.Name)
@@ -37,10 +37,10 @@ func (w *execution) replace(ctx context.Context, change *plan.Change) (*corev1.S
 	if err != nil {
 		return nil, fmt.Errorf("the Service stays as it is, because a dry run of its successor failed: %w", err)
 	}
-	if err := w.remove(ctx, change.Current); err != nil && !apierrors.IsNotFound(err) {
+	if err := t.remove(ctx, change.Current); err != nil && !apierrors.IsNotFound(err) {
 		return nil, err
 	}
-	// Nothing has the name now, so the time that slow admission has taken in the steps before does not count.
+	// The Service is deleted now, so its creation gets a timeout of its own, however slow admission has been so far.
 	create := func(service *corev1.Service) (*corev1.Service, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 		defer cancel()
@@ -53,15 +53,16 @@ func (w *execution) replace(ctx context.Context, change *plan.Change) (*corev1.S
 		if backErr != nil {
 			return nil, fmt.Errorf("%w; and the previous Service could not be restored: %w", err, backErr)
 		}
-		w.Observed.Wrote(cache.KeyOf(w.ls), w.Caches.Services, restored.ResourceVersion)
-		// Whatever the answer was: without a backoff, the Service would be deleted again at once.
+		t.Observed.Wrote(cache.KeyOf(t.ls), t.Caches.Services, restored.ResourceVersion)
+		// Whatever the error, without a backoff the Service would be deleted again at once.
 		return nil, refuse("the previous Service was restored, because its successor was refused: %w", err)
 	}
 	return created, err
 }
 
-// freeName returns a name for a trial. It keeps the beginning, because policies may match that. It is complete, because
-// mutating policies run before the API server generates a name, and could not read it.
+// freeName returns an unused name for a dry run. It keeps the beginning of the name, because policies may match that.
+// It does not use generateName, because mutating policies run before the API server generates a name, and could not
+// read it.
 func freeName(name string) string {
 	const random, longest = 5, 63
 	base := name + "-"
@@ -70,24 +71,24 @@ func freeName(name string) string {
 
 // delete deletes a Service that no node wants, once the API server has confirmed that: the cache of nodes may lag
 // behind that of Services.
-func (w *execution) delete(ctx context.Context, change *plan.Change) error {
-	labels, err := w.nodeLabels(ctx, change.Node)
+func (t *turn) delete(ctx context.Context, change *plan.Change) error {
+	labels, err := t.nodeLabels(ctx, change.Node)
 	if err != nil {
 		return err
 	}
-	if labels != nil && (change.IfNodeGone || plan.Wants(w.ls, change.Node, labels, change.Name)) {
+	if labels != nil && (change.IfNodeGone || plan.Wants(t.ls, change.Node, labels, change.Name)) {
 		return reconcile.Stale(fmt.Errorf("its node %s exists", change.Node))
 	}
-	return w.remove(ctx, change.Current)
+	return t.remove(ctx, change.Current)
 }
 
-// remove deletes a Service as the plan has seen it: if it was changed since, it may belong to another object.
-// The steps before may have taken time, so it first checks whether the plan is still wanted.
-func (w *execution) remove(ctx context.Context, current plan.Service) error {
-	if err := w.checkWanted(); err != nil {
+// remove deletes a Service in the version that the plan has seen: a Service that was changed since may belong to
+// another object. It first checks whether the plan is still wanted, because the previous steps may have taken time.
+func (t *turn) remove(ctx context.Context, current plan.Service) error {
+	if err := t.checkWanted(); err != nil {
 		return err
 	}
 	uid, version := current.GetUID(), current.GetResourceVersion()
-	return w.client().Delete(ctx, current.GetName(),
+	return t.client().Delete(ctx, current.GetName(),
 		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
 }

@@ -172,7 +172,7 @@ func TestSlowStart(t *testing.T) {
 	}{"first": {nil, false, true}, "later": {writing, false, false}, "refused before": {writing, true, true}} {
 		f := newFixture(t, 4)
 		f.ls.Generation, f.ls.Status.Conditions = 1, c.conditions
-		w := &execution{Services: f.services, ls: f.ls}
+		w := &turn{Services: f.services, ls: f.ls}
 		if c.isRefused {
 			f.deps.Refusals.Add(w.attempt(plan.Create, ""), forbidden)
 		}

@@ -30,8 +30,7 @@ func sliceAttempt(ls *v1alpha1.LocalService, name string) Attempt {
 	return Attempt{Owner: ls.UID, Generation: ls.Generation, Name: "EndpointSlice/" + name}
 }
 
-// refusedCopies returns the errors of the changes of EndpointSlices that the API server refused when they were last
-// tried.
+// refusedCopies returns the errors of the changes of EndpointSlices whose last attempt the API server refused.
 func (d *Dependencies) refusedCopies(ls *v1alpha1.LocalService, changes []plan.CopyChange) (refused []error) {
 	for i := range changes {
 		if last, _ := d.Refusals.Get(sliceAttempt(ls, changes[i].Name)); last.IsReported() {
@@ -41,9 +40,9 @@ func (d *Dependencies) refusedCopies(ls *v1alpha1.LocalService, changes []plan.C
 	return refused
 }
 
-// Write makes a change of the names of a LocalService, unless that has to wait after a refusal. It returns how long a
-// refused change has to wait, and whether there is something to report: the change was refused, or no longer is. Its
-// error is one that may pass.
+// Write makes a change of the names of a LocalService, unless it still waits after a refusal. It returns how long a
+// refused change has to wait, and whether there is something to report: the change was refused, or no longer is. It
+// returns an error only if that may pass.
 func (s *Slices) Write(ctx context.Context, ls *v1alpha1.LocalService, change *plan.CopyChange, names *plan.Names) (
 	retryAfter time.Duration, report bool, err error) {
 	attempt := sliceAttempt(ls, change.Name)
@@ -70,12 +69,12 @@ func (s *Slices) Write(ctx context.Context, ls *v1alpha1.LocalService, change *p
 	return retryAfter, report, err
 }
 
-// SliceKey returns the key under which an EndpointSlice is synced: that of its source if it is a copy, or its own.
+// SliceKey returns the key under which an EndpointSlice is synced: for a copy, that of its source; otherwise its own.
 func SliceKey(namespace, name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: plan.SourceName(name)}
 }
 
-// write makes a change, and returns the EndpointSlice as the API server has it then, nil if it is deleted.
+// write makes a change, and returns the EndpointSlice as the API server stored it; nil if it was deleted.
 func (s *Slices) write(ctx context.Context, ls *v1alpha1.LocalService, change *plan.CopyChange, names *plan.Names) (
 	written *discoveryv1.EndpointSlice, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
@@ -116,13 +115,13 @@ func (s *Slices) write(ctx context.Context, ls *v1alpha1.LocalService, change *p
 		err = client.Delete(ctx, change.Name,
 			metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
 		if apierrors.IsNotFound(err) {
-			err = nil // It is gone already.
+			err = nil // It was deleted already.
 		}
 	}
 	return written, err
 }
 
-// checkStored returns an error if an EndpointSlice was not stored as written.
+// checkStored returns an error if an EndpointSlice was not stored as it was written.
 func checkStored(asked, stored *discoveryv1.EndpointSlice) error {
 	if plan.IsStored(asked, stored) {
 		return nil
@@ -131,7 +130,7 @@ func checkStored(asked, stored *discoveryv1.EndpointSlice) error {
 		"admission webhook or policy that changes them")
 }
 
-// checkSourceGone returns an error unless the source of a copy is gone from the API server: the cache does not see a
+// checkSourceGone returns an error unless the source of a copy is gone from the API server: the cache does not have a
 // source that has lost its labels.
 func (s *Slices) checkSourceGone(ctx context.Context, client typeddiscoveryv1.EndpointSliceInterface,
 	change *plan.CopyChange) error {
@@ -149,8 +148,8 @@ func (s *Slices) checkSourceGone(ctx context.Context, client typeddiscoveryv1.En
 	return fmt.Errorf("check whether what it was copied from is gone: %w", err)
 }
 
-// checkSelectsNothing returns an error unless the API server has the same Service, without a selector: while it has one,
-// Kubernetes publishes pods as often as their EndpointSlices are deleted.
+// checkSelectsNothing returns an error unless the API server has the same Service, without a selector. While the
+// Service has a selector, Kubernetes recreates its EndpointSlices as often as they are deleted.
 func (s *Slices) checkSelectsNothing(ctx context.Context, service plan.Service) error {
 	live, err := s.live(ctx, service)
 	if err == nil && len(live.Spec.Selector) > 0 {
@@ -159,9 +158,9 @@ func (s *Slices) checkSelectsNothing(ctx context.Context, service plan.Service) 
 	return err
 }
 
-// live returns a Service as the API server has it. Its error is Stale if it is not the one in the cache, or is being
-// deleted: the garbage collector would delete what belongs to it as often as it is created. It uses a list request,
-// which is permitted anyway.
+// live returns a Service from the API server. It returns a Stale error if the Service differs from the one in the
+// cache, or is being deleted: the garbage collector would delete what belongs to it as often as it is created. It
+// uses a list request, which is permitted anyway.
 func (s *Slices) live(ctx context.Context, service plan.Service) (*corev1.Service, error) {
 	list, err := s.Kube.CoreV1().Services(service.GetNamespace()).List(ctx,
 		metav1.ListOptions{
@@ -177,8 +176,8 @@ func (s *Slices) live(ctx context.Context, service plan.Service) (*corev1.Servic
 	return &list.Items[i], nil
 }
 
-// create creates an EndpointSlice, or updates the existing one of that name if it is a copy for the same Service: the
-// cache does not see one that has lost some of its labels.
+// create creates an EndpointSlice. If the name exists and is a copy for the same Service, it updates that one: the
+// cache does not have a copy that has lost some of its labels.
 func create(ctx context.Context, client typeddiscoveryv1.EndpointSliceInterface,
 	slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
 	written, err := client.Create(ctx, slice, metav1.CreateOptions{FieldManager: v1alpha1.FieldManager})

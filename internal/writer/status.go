@@ -23,17 +23,18 @@ import (
 )
 
 const (
-	// NumbersInterval is the shortest time between status writes that change only numbers, as while pods become ready.
+	// NumbersInterval is the shortest time between status writes that change only numbers, as while pods become
+	// ready.
 	NumbersInterval = time.Second
-	// turnsInterval is the same while another turn follows.
+	// turnsInterval replaces NumbersInterval while another turn follows.
 	turnsInterval = 5 * time.Second
 )
 
-// Statuses writes the status of LocalServices, and records events for the conditions that have begun to need attention.
+// Statuses writes the status of LocalServices, and records events for conditions that begin to need attention.
 type Statuses struct{ Dependencies }
 
-// Write writes the status of a LocalService, if it differs. If it is too early for that, the status was refused, or the
-// cache has not observed the status that was written last, it returns how long to wait.
+// Write writes the status of a LocalService if it differs. It returns how long to wait if the write is too early, if
+// the status was refused, or if the cache has not observed the last status.
 func (s *Statuses) Write(ctx context.Context, ls *v1alpha1.LocalService, after v1alpha1.LocalServiceStatus,
 	moreTurns bool) (later time.Duration, err error) {
 	if wait := s.Observed.Wait(cache.KeyOf(ls), s.Caches.LocalServices, cache.StatusTimeout); wait > 0 {
@@ -78,7 +79,7 @@ func (s *Statuses) Write(ctx context.Context, ls *v1alpha1.LocalService, after v
 	return 0, nil
 }
 
-// write writes the status of a LocalService. One that has been deleted has none: the watch will show it.
+// write writes the status of a LocalService. It ignores one that was deleted, which the watch will show.
 func (s *Statuses) write(ctx context.Context, ls *v1alpha1.LocalService, after *v1alpha1.LocalServiceStatus) error {
 	// The resource version protects a LocalService that was changed, or recreated under the same name, from a status that
 	// is not its own. An older CustomResourceDefinition would drop fields without a word.
@@ -94,7 +95,7 @@ func (s *Statuses) write(ctx context.Context, ls *v1alpha1.LocalService, after *
 	case apierrors.IsNotFound(err):
 		return nil
 	case plan.IsUnreadable(ls) && !isRequestError(err):
-		return nil // The response has the spec that cannot be decoded.
+		return nil // The response contains the spec that cannot be decoded.
 	}
 	err = fmt.Errorf("write the status of LocalService %s/%s: %w", ls.Namespace, ls.Name, err)
 	if strings.Contains(err.Error(), "unknown field") {
