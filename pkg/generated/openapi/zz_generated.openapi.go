@@ -269,7 +269,7 @@ func schema_pkg_apis_localservice_v1alpha1_LocalServiceSpec(ref common.Reference
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "ports that every node's Service exposes. May be empty only when clusterIP is None, or with mode: Hostnames. With more than one port, each needs a name.",
+							Description: "ports that every node's Service exposes, at most 100. May be empty only when clusterIP is None, or with mode: Hostnames: such a name serves every port of its pods, so apps with hundreds of ports need none here. With more than one port, each needs a name.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -680,7 +680,7 @@ func schema_pkg_apis_localservice_v1alpha1_ServiceMetadata(ref common.ReferenceC
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "ServiceMetadata is added to the metadata of every generated Service. With mode: Services, $(NODE_NAME) in a value stands for the name of the Service's node, $(NODE_DNS_LABEL) for that name as a DNS label (without dots, at most 63 characters), and $(NODE_LABEL['key']) for the value of a label of the node. $$( stands for $(.",
+				Description: "ServiceMetadata is added to the metadata of every generated Service. With mode: Services, $(NODE_NAME) in a value stands for the name of the Service's node, $(NODE_DNS_LABEL) for that name as a DNS label (without dots, at most 63 characters), and $(NODE_LABEL['key']) for the value of a label of the node: on a node without that label, what has the variable is left out. $$( stands for $(. With mode: Hostnames, both Services get the metadata, and the EndpointSlices with the names its labels; but annotations for those who publish Services (external-dns. and prometheus.io/) are only on the Service with the names.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"labels": {

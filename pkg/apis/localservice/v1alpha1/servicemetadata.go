@@ -8,13 +8,17 @@ const (
 	// Hostnames. It is the name with '-' for each '.', or if that is too long, a readable part and a hash.
 	VariableNodeDNSLabel = "$(NODE_DNS_LABEL)"
 	// VariableNodeLabel stands for the value of the node's label whose key it has, here "key". It looks like the path of
-	// a label in the downward API, metadata.labels['key']. A node without the label has no Service.
+	// a label in the downward API, metadata.labels['key']. On a node without the label, what has the variable
+	// is left out.
 	VariableNodeLabel = "$(NODE_LABEL['key'])"
 )
 
 // ServiceMetadata is added to the metadata of every generated Service. With mode: Services, $(NODE_NAME) in a
 // value stands for the name of the Service's node, $(NODE_DNS_LABEL) for that name as a DNS label (without dots, at
-// most 63 characters), and $(NODE_LABEL['key']) for the value of a label of the node. $$( stands for $(.
+// most 63 characters), and $(NODE_LABEL['key']) for the value of a label of the node: on a node without that label, what
+// has the variable is left out. $$( stands for $(. With mode: Hostnames, both Services get the metadata, and the
+// EndpointSlices with the names its labels; but annotations for those who publish Services (external-dns. and
+// prometheus.io/) are only on the Service with the names.
 type ServiceMetadata struct {
 	// labels to put on every generated Service. The controller's own labels (owner and the node label) cannot be
 	// set here.

@@ -97,16 +97,18 @@ type LocalServiceSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == '' || self == 'None'",message="clusterIP cannot be a fixed address, because every node's Service needs its own; use None (headless), or leave it out to have one allocated"
 	ClusterIP string `json:"clusterIP,omitempty"`
 
-	// ports that every node's Service exposes. May be empty only when clusterIP is None, or with mode: Hostnames. With
-	// more than one port, each needs a name.
+	// ports that every node's Service exposes, at most 100. May be empty only when clusterIP is None, or with mode:
+	// Hostnames: such a name serves every port of its pods, so apps with hundreds of ports need none here. With more than
+	// one port, each needs a name.
 	// +optional
 	// +listType=map
 	// +listMapKey=port
 	// +listMapKey=protocol
-	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:XValidation:rule="size(self) <= 100",message="ports has more than 100 items; a headless LocalService (clusterIP: None, or mode: Hostnames) needs no ports, because its names serve every port of the pods: leave ports out"
 	// +kubebuilder:validation:XValidation:rule="size(self) <= 1 || self.all(p, has(p.name) && size(p.name) > 0)",message="every port needs a name when there is more than one; add name to each"
-	// +kubebuilder:validation:XValidation:rule="self.all(p, !has(p.name) || self.exists_one(q, has(q.name) && q.name == p.name))",message="two ports have the same name; give each its own"
-	// +kubebuilder:validation:XValidation:rule="self.all(p, self.exists_one(q, q.port == p.port && q.protocol == p.protocol))",message="two ports have the same number and protocol; remove one or change its port"
+	// +kubebuilder:validation:XValidation:rule="size(self) > 100 || self.all(p, !has(p.name) || self.exists_one(q, has(q.name) && q.name == p.name))",message="two ports have the same name; give each its own"
+	// +kubebuilder:validation:XValidation:rule="size(self) > 100 || self.all(p, self.exists_one(q, q.port == p.port && q.protocol == p.protocol))",message="two ports have the same number and protocol; remove one or change its port"
 	Ports []ServicePort `json:"ports,omitempty"`
 
 	// selector of the application's pods, as on a Service, without the node label (vm/rack, unless the controller's

@@ -43,8 +43,9 @@ type LocalServiceSpecApplyConfiguration struct {
 	// because it needs no address and no load balancing on any node. If it is omitted, every Service is allocated an
 	// address. A fixed address is refused, because several Services cannot share it.
 	ClusterIP *string `json:"clusterIP,omitempty"`
-	// ports that every node's Service exposes. May be empty only when clusterIP is None, or with mode: Hostnames. With
-	// more than one port, each needs a name.
+	// ports that every node's Service exposes, at most 100. May be empty only when clusterIP is None, or with mode:
+	// Hostnames: such a name serves every port of its pods, so apps with hundreds of ports need none here. With more than
+	// one port, each needs a name.
 	Ports []ServicePortApplyConfiguration `json:"ports,omitempty"`
 	// selector of the application's pods, as on a Service, without the node label (vm/rack, unless the controller's
 	// flag -node-label-key names another one): the controller adds that to each node's Service. All pairs must match.

@@ -23,7 +23,10 @@ package v1alpha1
 //
 // ServiceMetadata is added to the metadata of every generated Service. With mode: Services, $(NODE_NAME) in a
 // value stands for the name of the Service's node, $(NODE_DNS_LABEL) for that name as a DNS label (without dots, at
-// most 63 characters), and $(NODE_LABEL['key']) for the value of a label of the node. $$( stands for $(.
+// most 63 characters), and $(NODE_LABEL['key']) for the value of a label of the node: on a node without that label, what
+// has the variable is left out. $$( stands for $(. With mode: Hostnames, both Services get the metadata, and the
+// EndpointSlices with the names its labels; but annotations for those who publish Services (external-dns. and
+// prometheus.io/) are only on the Service with the names.
 type ServiceMetadataApplyConfiguration struct {
 	// labels to put on every generated Service. The controller's own labels (owner and the node label) cannot be
 	// set here.
