@@ -69,6 +69,8 @@ func fail(_ context.Context, w *world, s Step) {
 		f.Verbs = []string{parts[0]}
 	}
 	switch f.Outcome {
+	case Denied:
+		w.guard.deny(0, s.For)
 	case Hang, Late, Lost:
 		w.guard.excuse(s.For+time.Minute, s.For+time.Minute)
 	case Busy: // The client repeats the write by itself.

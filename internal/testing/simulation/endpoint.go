@@ -55,7 +55,6 @@ type request struct {
 	key         types.NamespacedName
 	subresource string
 	query       url.Values
-	isDenied    bool // by the authorizer
 }
 
 // isWrite reports whether the request may change something.

@@ -241,7 +241,6 @@ func (f *faults) carryOut(r *request, do func() (*http.Response, error)) (*http.
 	case Paused:
 		return carryOutLate(r, time.Until(fault.Until), do)
 	}
-	r.isDenied = fault.Outcome == Denied
 	return refusal(r.Request, fault.Outcome.error(r)), nil
 }
 

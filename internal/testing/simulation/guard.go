@@ -34,8 +34,9 @@ type guard struct {
 
 	// distance is the greatest of the history.
 	distance time.Duration
-	// denied is when the authorizer first denied a request, and last, of those that followed each other.
-	denied struct{ since, last time.Time }
+	// deniedSince and deniedUntil are when the authorizer last denied requests, and deniedLong is when it last did so for
+	// long enough to be reported.
+	deniedSince, deniedUntil, deniedLong time.Time
 	// failed is when a request that concerns a namespace last failed, "" for what concerns all.
 	failed map[string]time.Time
 

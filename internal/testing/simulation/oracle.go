@@ -137,7 +137,7 @@ func (o *oracle) checkHostnames(ls *v1alpha1.LocalService, conflicts int) (names
 			continue // Users have removed the owner or the label, and nothing leads to it any more.
 		}
 		if isCopy := slice.Labels[discoveryv1.LabelManagedBy] == v1alpha1.EndpointSliceManager; isCopy &&
-			slice.Labels["team"] != teamOf(ls) {
+			conflicts == 0 && slice.Labels["team"] != teamOf(ls) {
 			o.fail("a copy with other labels", "%s: %v", slice.Name, slice.Labels)
 		}
 		for _, e := range slice.Endpoints {

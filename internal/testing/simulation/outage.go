@@ -23,6 +23,8 @@ const (
 	rolesTime = time.Second
 	// leaveTime is how long is waited for the write at which it stops.
 	leaveTime = time.Second
+	// reportTime is how long a permission may be missing until that is reported.
+	reportTime = 20 * time.Second
 	// leaseTime is how long a replica waits at most for the Lease of one that could not give it back.
 	leaseTime = 2*time.Minute + 30*time.Second
 )
@@ -130,18 +132,20 @@ func restartServer(_ context.Context, w *world, s Step) {
 	away := leaveTime + s.For + denies
 	w.disturb(away, settled)
 	w.guard.excuse(away, away)
+	if denies > 0 {
+		w.guard.deny(s.For, leaveTime+denies)
+	}
 	writes, _ := strconv.Atoi(s.On) // 0 if it is no number
 	w.server.Leave(writes, s.For, denies)
 }
 
-// checkReported checks that the status of a LocalService says which permission is missing, while that keeps it from
-// creating Services for longer than a restart of the API server does.
+// checkReported checks that the status of a LocalService does not say any more that Services are being written, when a
+// permission has been missing for longer than after a restart of the API server.
 func checkReported(w *world, _ Step) error {
 	w.server.mu.Lock()
 	found := problems(w.server)
-	denied := w.guard.denied
 	w.server.mu.Unlock()
-	if time.Since(denied.since) < settleTime || time.Since(denied.last) > settleTime {
+	if time.Since(w.guard.deniedSince) < reportTime || time.Now().After(w.guard.deniedUntil) {
 		return nil
 	}
 	for _, ls := range List[*v1alpha1.LocalService](w.server) {
@@ -149,7 +153,7 @@ func checkReported(w *world, _ Step) error {
 			return p.namespace == ls.Namespace && p.kind == missing && strings.Contains(p.what, "LocalService "+ls.Name+" ")
 		}
 		ready := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionReady)
-		isSaid := ready != nil && ready.Status == metav1.ConditionFalse && saysDenied(ready.Message)
+		isSaid := ready != nil && ready.Status == metav1.ConditionFalse && ready.Reason != v1alpha1.ReasonWritingServices
 		if slices.ContainsFunc(found, isMissing) && !isSaid {
 			w.guard.fail("a missing permission is not reported", "%s: %v", keyOf(ls), ready)
 		}

@@ -152,12 +152,6 @@ func (g *guard) answered(by string, a answered) {
 	if !isRead && a.table.name != "leases" && a.took > patience {
 		g.fail("a write that hangs is not given up", "%s: %s: after %s", by, a.request, a.took)
 	}
-	if a.isDenied {
-		if time.Since(g.denied.last) > settleTime {
-			g.denied.since = time.Now()
-		}
-		g.denied.last = time.Now()
-	}
 	if a.failed {
 		g.failed[a.key.Namespace] = time.Now()
 	}
@@ -167,12 +161,23 @@ func (g *guard) answered(by string, a answered) {
 const remembered = 6 * time.Minute
 
 // rolesKnown is how long permissions may be missing without a report: an API server that has just started knows no roles.
-const rolesKnown = 0 * time.Second
+const rolesKnown = 5 * time.Second
+
+// deny records that the authorizer denies requests for some time, after a while.
+func (g *guard) deny(after, during time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	since := time.Now().Add(after)
+	if during >= rolesKnown || since.Sub(g.deniedUntil) < time.Minute {
+		g.deniedLong = since.Add(during)
+	}
+	g.deniedSince, g.deniedUntil = since, since.Add(during)
+}
 
 // checkDenial checks that a text that is reported does not say that a permission is missing, unless it has been for a
 // while.
 func (g *guard) checkDenial(by, text string) {
-	if saysDenied(text) && g.denied.last.Sub(g.denied.since) < rolesKnown {
+	if saysDenied(text) && time.Since(g.deniedLong) > remembered {
 		g.fail("a permission was reported as missing", "%s: %s", by, text)
 	}
 }
