@@ -20,20 +20,20 @@ const KubernetesSliceManager = "endpointslice-controller.k8s.io"
 // no selector.
 const KubernetesMirrorManager = "endpointslicemirroring-controller.k8s.io"
 
-// EndpointSlice is what a plan reads of an EndpointSlice: one of the Source, or its copy with hostnames, which belongs
-// to the Published Service.
+// EndpointSlice provides what a plan reads of an EndpointSlice: one of the Source, or its copy with hostnames, which
+// belongs to the Published Service.
 type EndpointSlice interface {
 	GetName() string
 	GetUID() types.UID
 	GetResourceVersion() string
-	// Controller is the object that controls the EndpointSlice, the zero value if none does.
+	// Controller returns the object that controls the EndpointSlice; the zero value if none does.
 	Controller() Controller
-	// Manager is who manages the EndpointSlice, according to its label.
+	// Manager returns who manages the EndpointSlice, according to its label.
 	Manager() string
-	// Metadata returns the labels, and the record of those that come from spec.serviceMetadata, of an EndpointSlice that
-	// Kubernetes has not published for pods.
+	// Metadata returns the labels of an EndpointSlice that Kubernetes has not published for pods, and the record of
+	// which labels come from spec.serviceMetadata.
 	Metadata() (labels Labels, applied string)
-	// Sum is the sum of all that is published.
+	// Sum returns a hash of all that the EndpointSlice publishes.
 	Sum() SliceSum
 	// ReadyHostnames returns the hostnames that a copy publishes with a ready endpoint.
 	ReadyHostnames() []string
@@ -41,13 +41,13 @@ type EndpointSlice interface {
 	Get() *discoveryv1.EndpointSlice
 }
 
-// apiSlice is an EndpointSlice as the API server returns it.
+// apiSlice wraps an EndpointSlice that the API server returned.
 type apiSlice struct {
 	*discoveryv1.EndpointSlice
 	sum SliceSum
 }
 
-// SliceFromAPI makes an EndpointSlice from one that the API server returned, which must not change afterwards.
+// SliceFromAPI wraps an EndpointSlice that the API server returned. The caller must not change it afterwards.
 func SliceFromAPI(slice *discoveryv1.EndpointSlice) EndpointSlice {
 	sum, err := SumOf(slice)
 	if err != nil {
@@ -65,20 +65,20 @@ func (s apiSlice) ReadyHostnames() []string        { return ReadyHostnames(s.End
 func (s apiSlice) Sum() SliceSum                   { return s.sum }
 func (s apiSlice) Get() *discoveryv1.EndpointSlice { return new(*s.EndpointSlice) }
 
-// SliceSum stands for the content of an EndpointSlice. Two that differ only in their hostnames have the same Rest and
-// Endpoints. Only sums of the same process can be compared.
+// SliceSum summarizes the content of an EndpointSlice in hashes. Two EndpointSlices that differ only in their
+// hostnames have the same Rest and Endpoints. Only sums of the same process can be compared.
 type SliceSum struct {
 	Rest      uint64
 	Endpoints []EndpointSum
 	Hostnames uint64
 }
 
-// Same reports whether two EndpointSlices publish the same, hostnames included.
+// Same reports whether two EndpointSlices publish the same content, including hostnames.
 func (s SliceSum) Same(other SliceSum) bool {
 	return s.Rest == other.Rest && s.Hostnames == other.Hostnames
 }
 
-// EndpointSum stands for an endpoint without its hostname. Memory holds one for each pod with a name.
+// EndpointSum summarizes an endpoint without its hostname. One is held in memory for each pod with a name.
 type EndpointSum struct {
 	Sum  uint64
 	Node unique.Handle[string] // "" for none
@@ -86,7 +86,7 @@ type EndpointSum struct {
 
 var seed = maphash.MakeSeed()
 
-// SumOf returns the sum of an EndpointSlice, which it does not change.
+// SumOf returns the sum of an EndpointSlice. It does not change the EndpointSlice.
 func SumOf(slice *discoveryv1.EndpointSlice) (SliceSum, error) {
 	rest := discoveryv1.EndpointSlice{AddressType: slice.AddressType, Ports: slice.Ports}
 	encoded, err := rest.Marshal()
@@ -107,7 +107,7 @@ func SumOf(slice *discoveryv1.EndpointSlice) (SliceSum, error) {
 	return sum, nil
 }
 
-// addHostname adds an endpoint with its hostname to the sum of the endpoints before it.
+// addHostname adds an endpoint and its hostname to the sum of the previous endpoints.
 func addHostname(sum, endpoint uint64, hostname string) uint64 {
 	return maphash.Comparable(seed, [3]uint64{sum, endpoint, maphash.String(seed, hostname)})
 }

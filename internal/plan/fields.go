@@ -16,20 +16,22 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// field is one thing that a LocalService decides about its Services. The functions that compute, compare and set it
+// field describes one field of a Service that a LocalService decides. The functions that compute, compare and set it
 // stand side by side so that they cannot disagree: a field that never matches would be written forever.
 type field struct {
-	// name is that of the field in the spec of a Service.
+	// name identifies the field in the spec of a Service.
 	name string
-	// fill puts the value that a LocalService asks for, or the API server's default, into the spec of a Service.
+	// fill sets the field in the spec of a Service to the value that a LocalService asks for, or to the API server's
+	// default.
 	fill    func(in *v1alpha1.LocalServiceSpec, out *corev1.ServiceSpec)
 	matches func(want, have *Content) bool
 	set     func(want, have *Content)
-	// isImmutable reports whether an update cannot make a Service match that does not. nil means never.
+	// isImmutable reports whether an update cannot make a Service match that does not. If it is nil, an update always
+	// can.
 	isImmutable func(want, have *Content) bool
 }
 
-// plain returns a field that is copied from the LocalService. A new one is a line in fields.
+// plain returns a field that is copied from the LocalService. To add such a field, add a line to fields.
 func plain[T any](name string, from func(*v1alpha1.LocalServiceSpec) T, at func(*corev1.ServiceSpec) *T) field {
 	return field{
 		name: name,
@@ -41,8 +43,8 @@ func plain[T any](name string, from func(*v1alpha1.LocalServiceSpec) T, at func(
 	}
 }
 
-// fields are all that a LocalService decides about the spec of a Service. Others (addresses and ports that the API
-// server allocates, fields newer than this program) are never written.
+// fields lists all that a LocalService decides about the spec of a Service. Other fields are never written: addresses
+// and ports that the API server allocates, and fields newer than this program.
 var fields = []field{
 	typeField,
 	clusterIPField,
@@ -75,15 +77,15 @@ var fields = []field{
 
 const annotationsField = "annotations"
 
-// metadataFields are all that a LocalService decides about the metadata of a Service. Labels come before annotations,
-// which drop the record of the labels to remove.
+// metadataFields lists all that a LocalService decides about the metadata of a Service. Labels come before
+// annotations, because setting the annotations drops the record of the labels to remove.
 var metadataFields = []field{
 	{name: "controller", matches: controllerMatches, set: setController},
 	{name: "labels", matches: labelsMatch, set: setLabels},
 	{name: annotationsField, matches: annotationsMatch, set: setAnnotations},
 }
 
-// allFields are all that a LocalService decides about a Service.
+// allFields lists all that a LocalService decides about a Service.
 var allFields = slices.Concat(metadataFields, fields)
 
 func ifLoadBalancer[T any](in *v1alpha1.LocalServiceSpec, value T) T {
@@ -113,7 +115,7 @@ var typeField = field{
 	},
 }
 
-// An ExternalName Service has no address, and can be given any.
+// clusterIPField cannot be changed in place, except on an ExternalName Service, which has no address.
 var clusterIPField = field{
 	name:        "clusterIP",
 	fill:        func(in *v1alpha1.LocalServiceSpec, out *corev1.ServiceSpec) { out.ClusterIP = in.ClusterIP },
@@ -122,7 +124,8 @@ var clusterIPField = field{
 	isImmutable: func(_, have *Content) bool { return have.Spec.Type != corev1.ServiceTypeExternalName },
 }
 
-// If no class is chosen, that of the Service stays: in many clusters, admission sets one on every new Service.
+// loadBalancerClassField does not change the class of a Service if the LocalService chooses none: in many clusters,
+// admission sets one on every new Service.
 var loadBalancerClassField = field{
 	name: "loadBalancerClass",
 	fill: func(in *v1alpha1.LocalServiceSpec, out *corev1.ServiceSpec) {
@@ -166,9 +169,9 @@ func servicePort(in *v1alpha1.ServicePort) corev1.ServicePort {
 	return out
 }
 
-// withNodePorts returns the wanted ports with the node ports that a Service has for them, because clients know those.
-// When they are not to be allocated any more, they are released, which the API server does not do of its own accord.
-// Those that somebody sets later stay.
+// withNodePorts returns the wanted ports with the node ports that the Service already has for them, because clients
+// know those. Node ports that are no longer to be allocated are released, which the API server does not do by itself.
+// Node ports that somebody sets later stay.
 func withNodePorts(want, have *Content) []corev1.ServicePort {
 	out := slices.Clone(want.Spec.Ports)
 	if !ptr.Deref(want.Spec.AllocateLoadBalancerNodePorts, true) &&
@@ -183,7 +186,7 @@ func withNodePorts(want, have *Content) []corev1.ServicePort {
 	return out
 }
 
-// inOrderOf returns the ports of have in the order of want, without those that want does not have.
+// inOrderOf returns the ports of have in the order of want, without ports that want lacks.
 func inOrderOf(want, have []corev1.ServicePort) []corev1.ServicePort {
 	var out []corev1.ServicePort
 	for i := range want {
@@ -194,7 +197,8 @@ func inOrderOf(want, have []corev1.ServicePort) []corev1.ServicePort {
 	return out
 }
 
-// findPort finds a port by what identifies it in a Service, its number and protocol.
+// findPort returns the index of a port with the same number and protocol, which identify a port in a Service; -1 if
+// there is none.
 func findPort(ports []corev1.ServicePort, port *corev1.ServicePort) int {
 	return slices.IndexFunc(ports, func(p corev1.ServicePort) bool {
 		return p.Port == port.Port &&
@@ -213,7 +217,8 @@ func sessionAffinityConfig(in *v1alpha1.LocalServiceSpec) *corev1.SessionAffinit
 	return &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: &timeout}}
 }
 
-// On a Service of type ClusterIP the policy is not ours: the API server sets it when somebody adds externalIPs.
+// externalTrafficPolicyField ignores Services of type ClusterIP: the API server sets the policy when somebody adds
+// externalIPs.
 var externalTrafficPolicyField = field{
 	name: "externalTrafficPolicy",
 	fill: func(in *v1alpha1.LocalServiceSpec, out *corev1.ServiceSpec) {
@@ -228,7 +233,8 @@ var externalTrafficPolicyField = field{
 	set: func(want, have *Content) { have.Spec.ExternalTrafficPolicy = want.Spec.ExternalTrafficPolicy },
 }
 
-// If no families are chosen, those of the API server stay, as does a second one that it added for PreferDualStack.
+// ipFamiliesField does not change the families that the API server chose if the LocalService chooses none, nor a
+// second family that the API server added for PreferDualStack.
 var ipFamiliesField = field{
 	name: "ipFamilies",
 	fill: func(in *v1alpha1.LocalServiceSpec, out *corev1.ServiceSpec) { out.IPFamilies = in.IPFamilies },
@@ -295,13 +301,14 @@ func annotationsMatch(want, have *Content) bool {
 		subset(want.Annotations, labels.Set(have.Annotations))
 }
 
-// setAnnotations also removes the labels and annotations that an earlier spec.serviceMetadata added and this one lacks.
+// setAnnotations sets the annotations. It also removes the labels and annotations that an earlier
+// spec.serviceMetadata added and the current one lacks.
 func setAnnotations(want, have *Content) {
 	if have.Annotations == nil {
 		have.Annotations = map[string]string{}
 	}
 	var before appliedMetadata
-	// A record that somebody broke counts as empty: nothing is removed, and it is rewritten.
+	// A record that cannot be decoded counts as empty: nothing is removed, and the record is rewritten.
 	_ = json.Unmarshal([]byte(have.Annotations[v1alpha1.AppliedMetadataAnnotationKey]), &before)
 	for _, key := range before.Labels {
 		if _, keep := want.Labels[key]; !keep {

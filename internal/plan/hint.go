@@ -11,8 +11,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// SelectorHint says which label in the selector of a LocalService is one of nodes, which pods hardly ever have; "" if
-// none is. It is a hint for one whose names do not answer.
+// SelectorHint explains which label in the selector of a LocalService is a node label, which pods hardly ever have;
+// it returns "" if none is. The hint helps if no name answers.
 func SelectorHint(ls *v1alpha1.LocalService) string {
 	for _, key := range slices.Sorted(maps.Keys(ls.Spec.Selector)) {
 		if isOfNodes(key) {

@@ -21,26 +21,26 @@ import (
 // LabelsPods reports whether a LocalService needs the node label on its pods.
 func LabelsPods(ls *v1alpha1.LocalService) bool { return ls.Spec.Mode != v1alpha1.ModeHostnames }
 
-// Names says which hostname the pods on a node have, and what is published of them.
+// Names computes the hostnames of nodes, and compares them with what is published.
 type Names struct {
 	localService *v1alpha1.LocalService
 	isNamed      func(node string) bool
 	labels       NodeLabels
-	// Source and Published are the Services for those purposes, nil unless the LocalService controls them. Without
-	// both, nothing is published.
+	// Source and Published hold the two Services of mode Hostnames; nil if the LocalService does not control the
+	// Service. Unless both exist, nothing is published.
 	Source, Published Service
-	// Slices are the LocalService's EndpointSlices, according to their labels, by name.
+	// Slices holds the EndpointSlices that name the LocalService in their labels, by name.
 	Slices map[string]EndpointSlice
 }
 
-// NewNames returns the Names of a LocalService, without the Services that publish them. isNamed reports whether a node
-// has a name or, with groupBy, a part in one: the LocalService selects the node, and no other one has its name (see
-// Rivals).
+// NewNames returns the Names of a LocalService, without the Services that publish them. isNamed reports whether a
+// node has a name or, with groupBy, a part in one: the LocalService selects the node, and no other node has its name
+// (see Rivals).
 func NewNames(ls *v1alpha1.LocalService, isNamed func(node string) bool, labels NodeLabels) *Names {
 	return &Names{localService: ls, isNamed: isNamed, labels: labels}
 }
 
-// NamesOf returns the Names of a LocalService, even if none is published. lookup returns the Service with a name.
+// NamesOf returns the Names of a LocalService, even if nothing is published. lookup returns the Service with a name.
 func NamesOf(ls *v1alpha1.LocalService, nodeLabelKey string, isNamed func(node string) bool, labels NodeLabels,
 	lookup func(name string) Service) *Names {
 	ours := func(purpose Purpose) Service {
@@ -48,7 +48,7 @@ func NamesOf(ls *v1alpha1.LocalService, nodeLabelKey string, isNamed func(node s
 		if HolderOf(ls, purpose, "", nodeLabelKey, service) != Ours {
 			return nil
 		}
-		// Also one that is being deleted: until it is gone, Kubernetes keeps its EndpointSlices up to date.
+		// A Service that is being deleted counts, too: Kubernetes updates its EndpointSlices until it is gone.
 		return service
 	}
 	names := NewNames(ls, isNamed, labels)
@@ -56,7 +56,7 @@ func NamesOf(ls *v1alpha1.LocalService, nodeLabelKey string, isNamed func(node s
 	return names
 }
 
-// Of returns the hostname of a node, "" if it has none.
+// Of returns the hostname of a node; "" if it has none.
 func (n *Names) Of(node string) string {
 	groupBy := n.localService.Spec.GroupBy
 	switch {
@@ -72,8 +72,8 @@ func (n *Names) Of(node string) string {
 	return naming.GroupHostname(group)
 }
 
-// Ungrouped counts the nodes that have no part in a name, because they lack the label that groupBy names, or its value
-// is empty.
+// Ungrouped counts the nodes that have no part in a name: those without the label that groupBy names, and those on
+// which its value is empty.
 func (n *Names) Ungrouped(nodes []string) (without, empty int) {
 	groupBy := n.localService.Spec.GroupBy
 	if groupBy == "" {
@@ -90,7 +90,7 @@ func (n *Names) Ungrouped(nodes []string) (without, empty int) {
 	return without, empty
 }
 
-// count returns how many names some nodes have, and how many of these are published with a ready endpoint.
+// count returns how many names some nodes have, and how many of these names are published with a ready endpoint.
 func (n *Names) count(nodes []string, published sets.Set[string]) (all, ready int) {
 	names := sets.New[string]()
 	for _, node := range nodes {
@@ -100,39 +100,41 @@ func (n *Names) count(nodes []string, published sets.Set[string]) (all, ready in
 	return len(names), len(names.Intersection(published))
 }
 
-// CopyChange is what a plan does about one EndpointSlice of the Published Service: Create, Update, Delete or Wait.
+// CopyChange describes what a plan does about one EndpointSlice of the Published Service: Create, Update, Delete or
+// Wait.
 type CopyChange struct {
 	Action Action
 	Name   string
-	// Source is the EndpointSlice to copy, nil for Delete.
+	// Source holds the EndpointSlice to copy; nil for Delete.
 	Source EndpointSlice
-	// Current is the copy as the cache has it, nil for Create.
+	// Current holds the copy as the cache has it; nil for Create.
 	Current EndpointSlice
 }
 
-// Copies says how far the published names match what Kubernetes has published for the pods.
+// Copies records how far the published names match what Kubernetes has published for the pods.
 type Copies struct {
-	// Changes are the changes that the copies still need.
+	// Changes lists the changes that the copies still need.
 	Changes []CopyChange
-	// Sources is the number of EndpointSlices to copy.
+	// Sources counts the EndpointSlices to copy.
 	Sources int
-	// IsNew is true until the status of the LocalService says that its spec was written, or that a write was refused.
+	// IsNew is true until the status of the LocalService reports that its spec was written, or that a write was
+	// refused.
 	IsNew bool
-	// ready has the hostnames that are published with a ready endpoint.
+	// ready holds the hostnames that are published with a ready endpoint.
 	ready sets.Set[string]
 }
 
 const (
-	// CopyStays is how long a copy outlives its source: if somebody deletes EndpointSlices of the Source, Kubernetes
-	// publishes the pods again, and resolvers must not learn meanwhile that a name does not exist.
+	// CopyStays is how long a copy outlives its source. If somebody deletes EndpointSlices of the Source, Kubernetes
+	// recreates them, and resolvers must not learn meanwhile that a name does not exist.
 	CopyStays = 5 * time.Second
-	// sourceSettles is how long after the creation of the Source no copy is deleted: Kubernetes publishes the pods one
-	// EndpointSlice after the other.
+	// sourceSettles is how long after the creation of the Source no copy is deleted: Kubernetes publishes the pods
+	// one EndpointSlice after the other.
 	sourceSettles = 30 * time.Second
 )
 
 // Copies compares the desired copies with the current ones. It copies only what Kubernetes has published for the
-// Source, and changes only what the Published Service controls: anybody may write labels.
+// Source, and changes only what the Published Service controls, because anybody can write labels.
 func (n *Names) Copies() Copies {
 	out := Copies{ready: sets.Set[string]{}}
 	if n.Source == nil || n.Published == nil {
@@ -163,8 +165,8 @@ func (n *Names) Copies() Copies {
 	return out
 }
 
-// Change returns what to do about the copy of an EndpointSlice of the Source, or to delete another EndpointSlice, by
-// name: its Action is "" for nothing.
+// Change returns what to do about the copy of an EndpointSlice of the Source, or about another EndpointSlice, which
+// may be deleted. Its Action is "" if there is nothing to do.
 func (n *Names) Change(name string) (change CopyChange) {
 	if n.Source == nil || n.Published == nil {
 		return change
@@ -178,8 +180,8 @@ func (n *Names) Change(name string) (change CopyChange) {
 	return change
 }
 
-// DeletesAfter returns how long the deletion of an EndpointSlice has to wait, 0 if not at all: all copies must be in
-// place.
+// DeletesAfter returns how long the deletion of an EndpointSlice has to wait, because all copies must be in place
+// first; 0 if it need not wait.
 func (n *Names) DeletesAfter(now time.Time) time.Duration {
 	if left := n.Source.Created().Add(sourceSettles).Sub(now); left > 0 {
 		return min(left, sourceSettles)
@@ -190,7 +192,7 @@ func (n *Names) DeletesAfter(now time.Time) time.Duration {
 	return 0
 }
 
-// IsSource reports whether an EndpointSlice is one in which Kubernetes has published the pods of the Source.
+// IsSource reports whether Kubernetes has published pods of the Source in an EndpointSlice.
 func (n *Names) IsSource(slice EndpointSlice) bool {
 	return slice.Manager() == KubernetesSliceManager && slice.Controller().UID == n.Source.GetUID()
 }
@@ -204,7 +206,7 @@ func (n *Names) copyOf(name string, source EndpointSlice) (change CopyChange) {
 	case change.Current == nil:
 		change.Action = Create
 	case !IsCopy(change.Current, n.Published.GetUID()):
-		change.Action = Wait // It belongs to a Service that is gone, and is deleted with it, or to somebody else.
+		change.Action = Wait // It belongs to a deleted Service, and is deleted with that, or to somebody else.
 	case change.Current.Sum().Same(want) && n.hasMetadata(change.Current):
 	default:
 		change.Action = Update
@@ -212,15 +214,16 @@ func (n *Names) copyOf(name string, source EndpointSlice) (change CopyChange) {
 	return change
 }
 
-// isWanted reports whether an EndpointSlice has the name of the copy of a source.
+// isWanted reports whether the name of an EndpointSlice is that of the copy of a source.
 func (n *Names) isWanted(name string) bool {
 	source := n.Slices[SourceName(name)]
 	return source != nil && n.IsSource(source)
 }
 
-// mayDelete reports whether an EndpointSlice is a copy, or what Kubernetes itself has left at the Published Service: its
-// mirror of Endpoints, or what it published for a selector that somebody gave that Service, once the selector is gone.
-// An EndpointSlice of another manager is never changed and never deleted, even if our Service controls it.
+// mayDelete reports whether an EndpointSlice may be deleted. That is a copy, or one that Kubernetes itself created
+// for the Published Service: its mirror of Endpoints, or what it published for a selector that somebody set on that
+// Service, once the selector is gone. An EndpointSlice of another manager is never changed or deleted, even if our
+// Service controls it.
 func (n *Names) mayDelete(slice EndpointSlice) bool {
 	if IsCopy(slice, n.Published.GetUID()) {
 		return true
@@ -237,7 +240,7 @@ func (n *Names) mayDelete(slice EndpointSlice) bool {
 	return slice.Controller().UID == n.Published.GetUID()
 }
 
-// sum returns the sum of a copy of endpoints.
+// sum returns the sum that a copy of endpoints has.
 func (n *Names) sum(endpoints []EndpointSum) (sum uint64) {
 	for _, endpoint := range endpoints {
 		if hostname := n.Of(endpoint.Node.Value()); hostname != "" {
@@ -257,37 +260,37 @@ func (c *Copies) Count(action Action) (n int) {
 	return n
 }
 
-// BeingPublished reports whether the names of a new spec are still to be published. Later, copies only follow the pods:
-// to wait until none is outdated could take forever.
+// BeingPublished reports whether names of a new spec are still pending. Later, copies only follow the pods: waiting
+// until none is outdated could take forever.
 func (c *Copies) BeingPublished() bool {
 	return c.IsNew && (c.Count(Create) > 0 || 2*c.Count(Update) > c.Sources)
 }
 
-// copySuffix ends the name of a copy. The name follows from that of its source, so that no copy is made twice.
+// copySuffix ends the name of a copy. The name follows from that of its source, so that no source is copied twice.
 const copySuffix = "-named"
 
 // CopyName returns the name of the copy of an EndpointSlice.
 func CopyName(source string) string { return source + copySuffix }
 
-// SourceName returns the name of the source of a copy, by the copy's name; the same name if it is no copy.
+// SourceName returns the name of a copy's source. It returns the same name if that is not the name of a copy.
 func SourceName(name string) string { return strings.TrimSuffix(name, copySuffix) }
 
-// IsCopy reports whether an EndpointSlice is one that this controller manages for a Published Service, by the UID of
-// that: the Service controls it, or nothing does, as after `kubectl delete service --cascade=orphan`.
+// IsCopy reports whether this controller manages an EndpointSlice for the Published Service with a UID: the Service
+// controls it, or nothing does, as after `kubectl delete service --cascade=orphan`.
 func IsCopy(slice EndpointSlice, published types.UID) bool {
 	controller := slice.Controller()
 	return slice.Manager() == v1alpha1.EndpointSliceManager && (controller.UID == published ||
 		controller == (Controller{}) && strings.HasSuffix(slice.GetName(), copySuffix))
 }
 
-// LocalServiceOfCopy returns the name of the LocalService of a copy. Its Service has the same name, even if the labels
-// are lost.
+// LocalServiceOfCopy returns the name of the LocalService of a copy. The Service that controls the copy has the same
+// name, so the result is right even if the labels are lost.
 func LocalServiceOfCopy(slice *discoveryv1.EndpointSlice) string {
 	return cmp.Or(ControllerOf(slice).Name, slice.Labels[v1alpha1.OwnerLabelKey])
 }
 
-// Copy returns the copy of an EndpointSlice of the Source for the Published Service, with hostnames. Endpoints on nodes
-// without a hostname are left out.
+// Copy returns the copy of an EndpointSlice of the Source for the Published Service, with hostnames. It omits
+// endpoints on nodes without a hostname.
 func (n *Names) Copy(change *CopyChange) *discoveryv1.EndpointSlice {
 	out := change.Source.Get()
 	ls := n.localService
@@ -311,8 +314,8 @@ func (n *Names) Copy(change *CopyChange) *discoveryv1.EndpointSlice {
 	return out
 }
 
-// copyLabels returns the labels of a copy, whose Service has the name of the LocalService: those of the Service, as on
-// the EndpointSlices of Kubernetes. The label of headless Services keeps kube-proxy from watching it.
+// copyLabels returns the labels of a copy. They include those of its Service, as on the EndpointSlices of Kubernetes.
+// The label of headless Services keeps kube-proxy from watching the copy.
 func copyLabels(ls *v1alpha1.LocalService) map[string]string {
 	labels := map[string]string{}
 	if m := ls.Spec.ServiceMetadata; m != nil {
@@ -328,8 +331,8 @@ func copyLabels(ls *v1alpha1.LocalService) map[string]string {
 	return labels
 }
 
-// copyAnnotations returns the annotations of a copy: a record of the labels that spec.serviceMetadata gives it, so that
-// one that is removed there is removed here, too.
+// copyAnnotations returns the annotations of a copy: a record of the labels that come from spec.serviceMetadata, so
+// that a label that is removed there is removed from the copy, too.
 func copyAnnotations(ls *v1alpha1.LocalService) map[string]string {
 	if m := ls.Spec.ServiceMetadata; m != nil && len(m.Labels) > 0 {
 		return map[string]string{v1alpha1.AppliedMetadataAnnotationKey: recordOf(&v1alpha1.ServiceMetadata{Labels: m.Labels})}
@@ -337,7 +340,7 @@ func copyAnnotations(ls *v1alpha1.LocalService) map[string]string {
 	return nil
 }
 
-// hasMetadata reports whether a copy has the controller, labels and annotations that it should have.
+// hasMetadata reports whether a copy has the right controller, labels and annotations.
 func (n *Names) hasMetadata(slice EndpointSlice) bool {
 	labels, applied := slice.Metadata()
 	return slice.Controller().UID == n.Published.GetUID() &&
@@ -345,7 +348,7 @@ func (n *Names) hasMetadata(slice EndpointSlice) bool {
 		subset(copyLabels(n.localService), labels)
 }
 
-// IsStored reports whether a copy was stored as it was written. Others may add labels and annotations.
+// IsStored reports whether a copy was stored as it was written. Additional labels and annotations do not matter.
 func IsStored(written, stored *discoveryv1.EndpointSlice) bool {
 	want, have := SliceFromAPI(written), SliceFromAPI(stored)
 	labels, applied := have.Metadata()

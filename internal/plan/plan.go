@@ -7,62 +7,62 @@ import (
 	"slices"
 )
 
-// Action is what a plan does about one Service.
+// Action names what a plan does about one Service.
 type Action string
 
 const (
-	// Create makes a Service that is missing.
+	// Create creates a missing Service.
 	Create Action = "Create"
 	// Update changes a Service in place.
 	Update Action = "Update"
-	// Adopt makes the LocalService the controller of a Service that it had before and nothing controls now, and brings
-	// the Service up to date.
+	// Adopt makes the LocalService the controller of a Service that was generated for it and that nothing controls
+	// any more, and updates the Service.
 	Adopt Action = "Adopt"
 	// Replace deletes and recreates a Service, because a field differs that an update cannot change.
 	Replace Action = "Replace"
-	// Delete removes a Service that no selected node wants.
+	// Delete deletes a Service that no selected node wants.
 	Delete Action = "Delete"
-	// Wait leaves a Service alone that is being deleted, or soon will be: its name is free afterwards.
+	// Wait leaves a Service unchanged that is being deleted, or soon will be. Its name is free afterwards.
 	Wait Action = "Wait"
-	// Conflict leaves a Service alone that belongs to somebody else, although its name is wanted, or that of another node
-	// that wants the same name.
+	// Conflict leaves a Service unchanged whose name a node wants, but which belongs to somebody else or to another
+	// node that wants the same name.
 	Conflict Action = "Conflict"
 )
 
-// Change is what a plan does about one Service.
+// Change describes what a plan does about one Service.
 type Change struct {
 	Action Action
-	// Template is what the Service should be, nil for Delete.
+	// Template determines the desired Service; nil for Delete.
 	Template *Template
-	// Name of the Service.
+	// Name is the name of the Service.
 	Name string
-	// Node is the name of the node that the Service is, or was, for; "" in mode Hostnames.
+	// Node is the name of the Service's node, past or present; "" in mode Hostnames.
 	Node string
-	// Current is the Service as the cache has it, nil for Create, and for a Conflict with a Rival.
+	// Current is the Service as the cache has it; nil for Create, and for a Conflict with a Rival.
 	Current Service
-	// Rival is the node that has the name, for a Conflict between two nodes; "" for one with somebody else's Service.
+	// Rival is the node that has the name, for a Conflict between two nodes; "" for a Conflict with somebody else's
+	// Service.
 	Rival string
-	// Fields are the names of the fields that differ, for Update, Adopt and Replace.
+	// Fields lists the fields that differ, for Update, Adopt and Replace.
 	Fields []string
-	// IfNodeGone limits Delete to the case that the API server does not have the Service's node any more.
+	// IfNodeGone limits Delete to Services whose node no longer exists on the API server.
 	IfNodeGone bool
 }
 
-// Plan is what to do to bring the Services of a LocalService in line with its spec.
+// Plan lists the changes that bring the Services of a LocalService in line with its spec.
 type Plan struct {
-	// Changes has what to do, and what is in the way, by action. What has to stay for now is left out. Creations are in
-	// no order, because they are most of the changes; the others are sorted by name.
+	// Changes holds the changes and the conflicts by action. Services that are held for now have no change. Creations
+	// are in no order, because they are most of the changes; the others are sorted by name.
 	Changes map[Action][]Change
-	// Owned is the number of Services that the LocalService controls, and InPlace that of those that are up to date.
+	// Owned counts the Services that the LocalService controls, and InPlace those of them that are up to date.
 	Owned, InPlace int
-	// Nodes is the number of selected nodes, or of names in mode Hostnames; and Ready that of those with a ready
-	// endpoint.
+	// Nodes counts the selected nodes, or the names in mode Hostnames, and Ready those of them with a ready endpoint.
 	Nodes, Ready int
-	// IsHostnames is true in mode Hostnames, and Copies says how far its names are published.
+	// IsHostnames is true in mode Hostnames. Copies then records how far its names are published.
 	IsHostnames bool
 	Copies      Copies
-	// Ungrouped is the number of selected nodes without the label that groupBy names, and EmptyGroups that of nodes on
-	// which its value is empty. These have no part in a name.
+	// Ungrouped counts the selected nodes without the label that groupBy names, and EmptyGroups those on which its
+	// value is empty. Neither have a part in a name.
 	Ungrouped, EmptyGroups int
 	// PortNumbers are those that the pods have.
 	PortNumbers PortNumbers
@@ -70,22 +70,22 @@ type Plan struct {
 	Unselected *Unselected
 }
 
-// Input is what a plan is computed from.
+// Input holds what a plan is computed from.
 type Input struct {
 	Templates Templates
-	// Nodes are the names of the selected nodes, each once.
+	// Nodes lists the names of the selected nodes, each once.
 	Nodes []string
-	// Owned are the Services that the LocalService controls, by name. Those that are not wanted are deleted.
+	// Owned holds the Services that the LocalService controls, by name. Those that are not wanted are deleted.
 	Owned map[string]Service
-	// Lookup returns the Service with a name that is not in Owned, or nil if the name is free.
+	// Lookup returns the Service with a name that is not in Owned; nil if the name is free.
 	Lookup func(name string) Service
-	// NodeExists reports whether a node exists. It is asked only if Unselected is set.
+	// NodeExists reports whether a node exists. It is called only if no node is selected.
 	NodeExists func(node string) bool
-	// Ready has the names of the Services with a ready endpoint.
+	// Ready holds the names of the Services with a ready endpoint.
 	Ready map[string]bool
 	// PortNumbers are the numbers that the pods have for ports whose targetPort is a name, if clients have to know.
 	PortNumbers PortNumbers
-	// Names are the names of mode Hostnames, and what is published of them.
+	// Names holds the names of mode Hostnames, and what is published of them.
 	Names *Names
 }
 
@@ -101,7 +101,7 @@ func Compute(in Input) Plan {
 	selectsNothing, rivals := in.selectsNothing(), Rivals(in.localService(), in.Nodes)
 	for _, template := range in.Templates {
 		if selectsNothing && in.Names.Source == nil && in.Names.Published == nil {
-			break // In mode Hostnames, both are created when a node is first selected, and kept from then on.
+			break // In mode Hostnames, both Services are created when a node is first selected, and then stay.
 		}
 		c := comparison{template, map[SharedContent]difference{}}
 		for _, node := range in.Templates.nodes(in.Nodes) {
@@ -130,10 +130,10 @@ func Compute(in Input) Plan {
 		plan.Changes[Delete] = unwanted(in)
 	}
 	if selectsNothing {
-		plan.Changes[Delete], plan.Unselected = in.keepUnselected(plan.Changes[Delete])
+		plan.Changes[Delete], plan.Unselected = in.holdUnselected(plan.Changes[Delete])
 	}
 	if plan.InPlace == 0 && len(plan.Changes[Wait]) > 0 {
-		// A finalizer keeps the first Service to be replaced: until one is in place, no other that serves is deleted.
+		// A finalizer blocks the first replacement: until a Service is in place, no other that serves is deleted.
 		delete(plan.Changes, Replace)
 	}
 	for node, holder := range rivals {
@@ -149,7 +149,7 @@ func Compute(in Input) Plan {
 	return plan
 }
 
-// sort sorts the changes but for creations.
+// sort sorts all changes except creations.
 func (p *Plan) sort() {
 	for action, changes := range p.Changes {
 		if action != Create {
@@ -160,7 +160,7 @@ func (p *Plan) sort() {
 	}
 }
 
-// unwanted returns the deletions of the owned Services that are not wanted.
+// unwanted returns deletions of the owned Services that are not wanted.
 func unwanted(in Input) []Change {
 	wanted := make(map[string]bool, len(in.Nodes))
 	for _, template := range in.Templates {
@@ -178,13 +178,13 @@ func unwanted(in Input) []Change {
 	return changes
 }
 
-// comparison compares Services with a template, and each Content that they share only once.
+// comparison compares Services with a template. It compares each Content that they share only once.
 type comparison struct {
 	*Template
 	compared map[SharedContent]difference
 }
 
-// of returns what to do about the current Service of a node, and why. Its Action is "" for nothing.
+// of returns what to do about the current Service of a node, and why. Its Action is "" if there is nothing to do.
 func (c *comparison) of(current Service, node string) Change {
 	holder := HolderOf(c.owner, c.purpose, node, c.nodeLabelKey, current)
 	switch {

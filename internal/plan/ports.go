@@ -10,14 +10,14 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// HasClusterIPs reports whether the Services of a LocalService have cluster IPs. The others are headless.
+// HasClusterIPs reports whether the Services of a LocalService have cluster IPs. Otherwise they are headless.
 func HasClusterIPs(ls *v1alpha1.LocalService) bool {
 	return ls.Spec.ClusterIP != corev1.ClusterIPNone && ls.Spec.Mode != v1alpha1.ModeHostnames
 }
 
-// NamedPorts returns the names of the ports by which a Service of a LocalService may not answer although pods are ready:
-// no container may have a port of the name that targetPort gives. A headless name resolves all the same, and a number
-// is published in any case.
+// NamedPorts returns the names of the ports on which a Service of a LocalService may not answer although pods are
+// ready: perhaps no container has a port with the name in targetPort. Headless names resolve all the same, and a
+// numeric port is published in any case.
 func NamedPorts(ls *v1alpha1.LocalService) (names []string) {
 	for _, port := range ls.Spec.Ports {
 		if HasClusterIPs(ls) && port.TargetPort.StrVal != "" {
@@ -27,11 +27,11 @@ func NamedPorts(ls *v1alpha1.LocalService) (names []string) {
 	return names
 }
 
-// PortNumbers are the numbers that pods have for ports whose targetPort is a name, by the name of the port; Differs for
-// one that is not the same for all.
+// PortNumbers maps the name of each port whose targetPort is a name to the number that pods have for it; Differs if
+// they do not have the same.
 type PortNumbers map[string]int32
 
-// Differs is no number of a port.
+// Differs stands for several port numbers. It is not a valid port number.
 const Differs = -1
 
 // Add adds the number that some pods have for a port.
@@ -42,8 +42,8 @@ func (n PortNumbers) Add(name string, number int32) {
 	n[name] = number
 }
 
-// UnknownPorts returns the names in targetPort that no ready pod of a headless LocalService has: its names resolve all the
-// same, but nobody listens. named is nil if no targetPort is a name.
+// UnknownPorts returns the names in targetPort that no ready pod of a headless LocalService has: its names resolve
+// all the same, but no process listens. named is nil if no targetPort is a name.
 func UnknownPorts(ls *v1alpha1.LocalService, named PortNumbers) (names []string) {
 	if HasClusterIPs(ls) || named == nil {
 		return nil
@@ -57,8 +57,8 @@ func UnknownPorts(ls *v1alpha1.LocalService, named PortNumbers) (names []string)
 	return names
 }
 
-// TranslatedPorts says which ports have another number in the pods where the Services do not translate it, "" if none.
-// Of a targetPort that is a name, it knows only the numbers that it is given.
+// TranslatedPorts describes the ports that have another number in the pods, where the Services do not translate it;
+// "" if there are none. For a targetPort that is a name, it uses the numbers in named.
 func TranslatedPorts(ls *v1alpha1.LocalService, named PortNumbers) string {
 	if HasClusterIPs(ls) {
 		return ""

@@ -11,8 +11,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
-// Rivals returns the nodes that do not have the name that a LocalService would give them, because another one of the
-// nodes has it, such as x.y beside x-y; and which node that is. See naming.ServiceName.
+// Rivals returns the nodes without the name that a LocalService would give them, because another one of the nodes has
+// it, such as x.y beside x-y. It maps each to the node that has the name. See naming.ServiceName.
 func Rivals(ls *v1alpha1.LocalService, nodes []string) map[string]string {
 	longest := validation.DNS1123LabelMaxLength
 	switch {
@@ -47,7 +47,8 @@ func Rivals(ls *v1alpha1.LocalService, nodes []string) map[string]string {
 	return rivals
 }
 
-// mayClash reports whether two nodes may want one name. It goes by hashes, as it runs for all nodes in each sync.
+// mayClash reports whether two nodes may want the same name. It compares hashes, because it runs for all nodes in
+// each sync.
 func mayClash(ls *v1alpha1.LocalService, nodes []string) bool {
 	seen, name := make(map[uint64]struct{}, len(nodes)), []byte(nil)
 	for _, node := range nodes {
@@ -61,8 +62,8 @@ func mayClash(ls *v1alpha1.LocalService, nodes []string) bool {
 	return len(seen) < len(nodes)
 }
 
-// nameOfNode returns the name that a LocalService gives a node unless another one has it: that of its Service, or in
-// mode Hostnames its hostname.
+// nameOfNode returns the name that a LocalService gives a node unless another node has it: the name of its Service
+// or, in mode Hostnames, its hostname.
 func nameOfNode(ls *v1alpha1.LocalService, node string) string {
 	if ls.Spec.Mode == v1alpha1.ModeHostnames {
 		return naming.Hostname(node)

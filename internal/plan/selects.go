@@ -12,13 +12,13 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// Labels are the labels of an object, such as labels.Set.
+// Labels provides the labels of an object. labels.Set implements it.
 type Labels interface {
 	Lookup(key string) (value string, exists bool)
 }
 
-// SelectsPod reports whether a pod with these labels is one of the pods that a LocalService's Services select, if it
-// is on the right node.
+// SelectsPod reports whether the Services of a LocalService select a pod with these labels, if it is on the right
+// node.
 func SelectsPod[L Labels](ls *v1alpha1.LocalService, pod L) bool {
 	return len(ls.Spec.Selector) > 0 && subset(ls.Spec.Selector, pod)
 }
@@ -37,9 +37,10 @@ func HasNodeSelector(ls *v1alpha1.LocalService) bool {
 	return len(ls.Spec.NodeSelector)+len(ls.Spec.NodeSelectorTerms) > 0
 }
 
-// Selects reports whether a LocalService gives a node a name, by the node's labels and name. The terms mean what they
-// mean in a pod's node affinity. Package nodeaffinity of Kubernetes, against which this is tested, compiles them and
-// needs a map of each node's labels. This runs for each node in each sync, and for each LocalService when a node joins.
+// Selects reports whether a LocalService selects a node, by the node's labels and name. The terms mean the same as in
+// a pod's node affinity. Package nodeaffinity of Kubernetes, against which this is tested, compiles the terms and
+// needs a map of each node's labels. Selects does not, because it runs for each node in each sync, and for each
+// LocalService when a node joins.
 func Selects[L Labels](ls *v1alpha1.LocalService, node string, have L) bool {
 	if !subset(ls.Spec.NodeSelector, have) {
 		return false
@@ -93,11 +94,11 @@ func matches(operator corev1.NodeSelectorOperator, values []string, value string
 	return false
 }
 
-// longestSelection is how many bytes a description of a node selection has.
+// longestSelection limits the description of a node selection, in bytes.
 const longestSelection = 512
 
-// NodeSelection describes for people which nodes a LocalService selects, in the syntax of `kubectl get nodes -l`. What
-// is very long is cut.
+// NodeSelection describes for people which nodes a LocalService selects, in the syntax of `kubectl get nodes -l`. It
+// cuts a very long description.
 func NodeSelection(ls *v1alpha1.LocalService) string {
 	var parts []string
 	if len(ls.Spec.NodeSelector) > 0 {

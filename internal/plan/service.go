@@ -18,33 +18,34 @@ import (
 // ownNode stands for the node in the node label and the selector of a Content. No label can have this value.
 const ownNode = "\x00"
 
-// Service is what a plan reads of an existing Service.
+// Service provides what a plan reads of an existing Service.
 type Service interface {
 	GetNamespace() string
 	GetName() string
 	GetUID() types.UID
 	GetResourceVersion() string
-	// Created is when the Service was created.
+	// Created returns when the Service was created.
 	Created() time.Time
-	// Node is the name of the node that the Service's annotation names; "" if there is none.
+	// Node returns the node that the Service's annotation names; "" if there is none.
 	Node() string
-	// Controller is the object that controls the Service, the zero value if none does.
+	// Controller returns the object that controls the Service; the zero value if none does.
 	Controller() Controller
 	// Terminating reports whether the Service is being deleted.
 	Terminating() bool
-	// ClusterIPs are the addresses that the API server has allocated, or None.
+	// ClusterIPs returns the addresses that the API server has allocated, or None.
 	ClusterIPs() []string
-	// Content is everything else. Services for different nodes may have the same.
+	// Content returns everything else. Services for different nodes may have the same.
 	Content() SharedContent
 }
 
-// SharedContent is a Content that many Services may share. Two that are == have equal Contents.
+// SharedContent provides a Content that many Services may share. Two that are == have equal Contents.
 type SharedContent interface {
 	Get() *Content
 }
 
-// Content is what Services for different nodes can have in common: all of a Service but its identity, its addresses,
-// and its node, for which ownNode stands. A decision about a Content is one about all Services that share it.
+// Content holds what Services for different nodes can have in common: all of a Service except its identity, its
+// addresses, and its node, which ownNode stands for. A decision about a Content applies to all Services that share
+// it.
 type Content struct {
 	Labels          map[string]string
 	Annotations     map[string]string // without those of the node and of kubectl apply
@@ -52,7 +53,7 @@ type Content struct {
 	Spec            corev1.ServiceSpec // ClusterIP is None or empty, ClusterIPs are empty
 }
 
-// ContentOf returns the Content of a Service, which it does not change.
+// ContentOf returns the Content of a Service. It does not change the Service.
 func ContentOf(service *corev1.Service, nodeLabelKey string) *Content {
 	value := naming.NodeLabelValue(service.Annotations[v1alpha1.NodeAnnotationKey])
 	c := &Content{
@@ -89,7 +90,7 @@ func (c *Content) service(node, nodeLabelKey string) *corev1.Service {
 	return s
 }
 
-// replaceValue returns a copy of m in which key has the value to if it had the value from.
+// replaceValue returns a copy of m in which the value of key is to, if it was from.
 func replaceValue(m map[string]string, key, from, to string) map[string]string {
 	out := maps.Clone(m)
 	if value, found := m[key]; found && value == from {
@@ -109,13 +110,13 @@ func Whole(s Service, nodeLabelKey string) *corev1.Service {
 	return whole
 }
 
-// Controller is the object that controls another one, as its controller reference names it.
+// Controller identifies the object that controls another object, by its controller reference.
 type Controller struct {
 	APIVersion, Kind, Name string
 	UID                    types.UID
 }
 
-// ControllerOf returns the controller of an object, the zero value if it has none.
+// ControllerOf returns the controller of an object; the zero value if it has none.
 func ControllerOf(object metav1.Object) Controller {
 	ref := metav1.GetControllerOfNoCopy(object)
 	if ref == nil {
@@ -129,13 +130,13 @@ func (c *Controller) IsLocalService() bool {
 	return c.Kind == v1alpha1.Kind && c.APIVersion == v1alpha1.SchemeGroupVersion.String()
 }
 
-// apiService is a Service as the API server returns it.
+// apiService wraps a Service that the API server returned.
 type apiService struct {
 	*corev1.Service
 	content *Content
 }
 
-// FromAPI makes a Service from one that the API server returned, which must not change afterwards.
+// FromAPI wraps a Service that the API server returned. The caller must not change it afterwards.
 func FromAPI(service *corev1.Service, nodeLabelKey string) Service {
 	return apiService{service, ContentOf(service, nodeLabelKey)}
 }
@@ -147,30 +148,30 @@ func (s apiService) Terminating() bool      { return s.DeletionTimestamp != nil 
 func (s apiService) Content() SharedContent { return s.content }
 func (s apiService) ClusterIPs() []string   { return s.Spec.ClusterIPs }
 
-// Get makes Content a SharedContent that is not shared.
+// Get returns the Content itself, so that a Content is a SharedContent that is not shared.
 func (c *Content) Get() *Content { return c }
 
-// Holder says who holds the Service name that a node of a LocalService needs.
+// Holder describes who holds the Service name that a node of a LocalService needs.
 type Holder string
 
 const (
-	// Nobody: the name is free.
+	// Nobody means that the name is free.
 	Nobody Holder = "Nobody"
-	// Ours: the LocalService controls the Service.
+	// Ours means that the LocalService controls the Service.
 	Ours Holder = "Ours"
-	// Orphan: the Service was generated for the LocalService and the node, and nothing controls it any more, as after
-	// `kubectl delete localservice --cascade=orphan`. It is adopted.
+	// Orphan means that the Service was generated for the LocalService and the node, but nothing controls it any
+	// more, as after `kubectl delete localservice --cascade=orphan`. It is adopted.
 	Orphan Holder = "Orphan"
-	// Predecessor: an earlier LocalService of the same name controls the Service. It is gone, so the garbage collector
-	// deletes the Service, or has orphaned it, which the cache has not observed yet.
+	// Predecessor means that an earlier LocalService of the same name controls the Service. That was deleted, so the
+	// garbage collector will delete the Service, or has orphaned it, which the cache has not observed yet.
 	Predecessor Holder = "Predecessor"
-	// Foreign: the Service is somebody else's.
+	// Foreign means that the Service belongs to somebody else.
 	Foreign Holder = "Foreign"
 )
 
-// HolderOf reports who holds the name of a LocalService's Service for a purpose; node is "" unless the purpose is
-// ForNode, and service is nil if the name is free. It goes by the UID in the controller reference, never by a name or
-// label alone, which anybody may write.
+// HolderOf reports who holds the name of a LocalService's Service for a purpose. node is "" unless the purpose is
+// ForNode, and service is nil if the name is free. HolderOf relies on the UID in the controller reference, never on a
+// name or label alone, which anybody can write.
 func HolderOf(ls *v1alpha1.LocalService, purpose Purpose, node, nodeLabelKey string, service Service) Holder {
 	if service == nil {
 		return Nobody
@@ -206,8 +207,8 @@ func HolderOf(ls *v1alpha1.LocalService, purpose Purpose, node, nodeLabelKey str
 	return Foreign
 }
 
-// Description names the holder of a Service for people: "LocalService a", "Deployment b (apps/v1)". Anybody may write an
-// owner, and anything into it.
+// Description names the controller for people: "LocalService a", "Deployment b (apps/v1)". It escapes the text,
+// because anybody can write anything into an owner reference.
 func (c *Controller) Description() string {
 	if c.IsLocalService() {
 		return words.Printable(v1alpha1.Kind + " " + c.Name)

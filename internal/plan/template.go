@@ -18,16 +18,16 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
-// Purpose is what a Service of a LocalService is for.
+// Purpose tells apart the Services of a LocalService.
 type Purpose string
 
 const (
-	// ForNode is a Service that selects the pods of a node: mode Services.
+	// ForNode marks a Service that selects the pods of one node: mode Services.
 	ForNode Purpose = ""
-	// Source is the Service that selects the pods of all nodes, so that Kubernetes publishes them: mode Hostnames.
+	// Source marks the Service that selects the pods of all nodes, so that Kubernetes publishes them: mode Hostnames.
 	Source Purpose = v1alpha1.HostnamesSource
-	// Published is the Service that has the names of the nodes: mode Hostnames. It selects nothing, or Kubernetes would
-	// publish the pods there again, without the names.
+	// Published marks the Service that has the names of the nodes: mode Hostnames. It selects nothing, because
+	// Kubernetes would otherwise publish the pods there again, without the names.
 	Published Purpose = v1alpha1.HostnamesPublished
 )
 
@@ -43,12 +43,12 @@ func ServiceName(localService string, purpose Purpose, node string) string {
 	return naming.ServiceName(localService, node)
 }
 
-// Templates are the templates of a LocalService: one for the Services of its nodes or, in mode Hostnames, one for each
-// of its two Services.
+// Templates holds the templates of a LocalService: one for the Services of its nodes or, in mode Hostnames, one for
+// each of its two Services.
 type Templates []*Template
 
-// NewTemplates returns the templates of a LocalService, in which variables stand for labels of nodes. The error says
-// what is wrong with a spec that the API's own validation accepted, in words for the LocalService's author.
+// NewTemplates returns the templates of a LocalService, in which variables stand for labels of nodes. If the spec is
+// wrong in a way that the API's own validation accepts, it returns an error in words for the LocalService's author.
 func NewTemplates(ls *v1alpha1.LocalService, nodeLabelKey string, labels NodeLabels) (Templates, error) {
 	if err := validate(ls, nodeLabelKey); err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func NewTemplates(ls *v1alpha1.LocalService, nodeLabelKey string, labels NodeLab
 	return Templates{t}, nil
 }
 
-// nodes returns the selected nodes if each has its own Service, otherwise "" alone.
+// nodes returns the selected nodes if each has its own Service; otherwise "" alone.
 func (t Templates) nodes(selected []string) []string {
 	if t[0].purpose == ForNode {
 		return selected
@@ -83,7 +83,8 @@ func CheckMode(ls *v1alpha1.LocalService, owned map[string]Service) error {
 	return nil
 }
 
-// Template is what the Services of a LocalService for one purpose should be, with the API server's defaults filled in.
+// Template determines the desired Services of a LocalService for one purpose, with the API server's defaults filled
+// in.
 type Template struct {
 	owner        *v1alpha1.LocalService
 	purpose      Purpose
@@ -93,10 +94,10 @@ type Template struct {
 	nodeLabels   NodeLabels
 }
 
-// unreadableKey is the key of an annotation that no object of an API server can have.
+// unreadableKey is the key of an annotation that no object on an API server can have.
 const unreadableKey = "\x00unreadable"
 
-// MarkUnreadable marks a LocalService whose spec cannot be decoded: NewTemplates refuses it.
+// MarkUnreadable marks a LocalService whose spec cannot be decoded, so that NewTemplates refuses it.
 func MarkUnreadable(ls *v1alpha1.LocalService, err error) {
 	metav1.SetMetaDataAnnotation(&ls.ObjectMeta, unreadableKey, err.Error())
 }
@@ -107,8 +108,8 @@ func IsUnreadable(ls *v1alpha1.LocalService) bool {
 	return unreadable
 }
 
-// metadataFor returns the part of spec.serviceMetadata that a Service for a purpose gets: all of it but, on the Source,
-// annotations that ask somebody to publish the Service, because the Service with the names has them.
+// metadataFor returns the part of spec.serviceMetadata that a Service for a purpose gets. The Source does not get
+// annotations that ask other software to publish the Service, because the Published Service has them.
 func metadataFor(m *v1alpha1.ServiceMetadata, purpose Purpose) *v1alpha1.ServiceMetadata {
 	if purpose != Source {
 		return m
@@ -120,7 +121,7 @@ func metadataFor(m *v1alpha1.ServiceMetadata, purpose Purpose) *v1alpha1.Service
 	return &v1alpha1.ServiceMetadata{Labels: m.Labels, Annotations: annotations}
 }
 
-// addMetadata adds labels and annotations of a LocalService, and a record of which these are.
+// addMetadata adds labels and annotations of a LocalService, and a record of their keys.
 func (c *Content) addMetadata(m *v1alpha1.ServiceMetadata) {
 	maps.Copy(c.Labels, m.Labels)
 	maps.Copy(c.Annotations, m.Annotations)
@@ -139,7 +140,7 @@ func recordOf(m *v1alpha1.ServiceMetadata) string {
 	return string(record)
 }
 
-// appliedMetadata is the value of AppliedMetadataAnnotationKey.
+// appliedMetadata is encoded in the value of AppliedMetadataAnnotationKey.
 type appliedMetadata struct {
 	Labels      []string `json:"labels,omitempty"`
 	Annotations []string `json:"annotations,omitempty"`
@@ -178,7 +179,7 @@ func newTemplate(ls *v1alpha1.LocalService, purpose Purpose, nodeLabelKey string
 
 func (t *Template) name(node string) string { return ServiceName(t.owner.Name, t.purpose, node) }
 
-// appendName appends to dst what name returns.
+// appendName appends the result of name to dst.
 func (t *Template) appendName(dst []byte, node string) []byte {
 	if t.purpose == ForNode {
 		return naming.AppendServiceName(dst, t.owner.Name, node)
@@ -186,13 +187,13 @@ func (t *Template) appendName(dst []byte, node string) []byte {
 	return append(dst, t.name(node)...)
 }
 
-// Wants reports whether a LocalService wants a Service with a name for a node with labels.
+// Wants reports whether a LocalService wants a Service with this name for a node with these labels.
 func Wants(ls *v1alpha1.LocalService, node string, labels Labels, name string) bool {
 	return LabelsPods(ls) && Selects(ls, node, labels) && ServiceName(ls.Name, ForNode, node) == name
 }
 
-// validate finds what the CustomResourceDefinition cannot: it does not know this controller's node label key, and it
-// may be older than this controller.
+// validate finds mistakes that the CustomResourceDefinition cannot find: that does not know this controller's node
+// label key, and may be older than this controller.
 func validate(ls *v1alpha1.LocalService, nodeLabelKey string) error {
 	if reason, unreadable := ls.Annotations[unreadableKey]; unreadable {
 		return fmt.Errorf("the spec cannot be read, and would be refused today: %s", reason)
@@ -222,7 +223,8 @@ func validate(ls *v1alpha1.LocalService, nodeLabelKey string) error {
 	return nil
 }
 
-// Service returns the Service that a node should have, ready to be created. node is "" for a Service of no node.
+// Service returns the desired Service of a node, ready to be created. node is "" for a Service that belongs to no
+// node.
 func (t *Template) Service(node string) *corev1.Service {
 	service := t.wantFor(node).service(node, t.nodeLabelKey)
 	service.Name, service.Namespace = t.name(node), t.owner.Namespace
@@ -238,28 +240,28 @@ func (t *Template) Restored(service Service) *corev1.Service {
 	return restored
 }
 
-// Mismatches returns the names of the fields in which a Service differs from what its node should have, and whether
-// only a replacement would change that.
+// Mismatches returns the fields in which a Service differs from the desired Service of its node, and whether only a
+// replacement can fix them.
 func (t *Template) Mismatches(service *corev1.Service, node string) (fields []string, needsReplacement bool) {
 	diff := t.compare(ContentOf(service, t.nodeLabelKey), node)
 	return diff.fields(service.Annotations[v1alpha1.NodeAnnotationKey] == node), diff.isImmutable
 }
 
-// IsUnchanged reports whether a Service is as it was before.
+// IsUnchanged reports whether a Service is the same as before.
 func (t *Template) IsUnchanged(before Service, service *corev1.Service) bool {
 	return before.Node() == service.Annotations[v1alpha1.NodeAnnotationKey] &&
 		equality.Semantic.DeepEqual(before.Content().Get(), ContentOf(service, t.nodeLabelKey))
 }
 
-// difference is how a Content differs from what a template would have.
+// difference records how a Content differs from a template.
 type difference struct {
 	mismatches []string // the names of the fields that differ
 	// isImmutable is true if an update cannot fix one of the mismatches.
 	isImmutable bool
 }
 
-// fields returns the names of the fields to write in a Service. A Content does not have the annotation that names the
-// node.
+// fields returns the names of the fields to write in a Service. It includes the annotation that names the node, if
+// that is wrong, because a Content does not include it.
 func (d *difference) fields(isOfNode bool) []string {
 	if isOfNode {
 		return d.mismatches
@@ -278,16 +280,16 @@ func (t *Template) compare(have *Content, node string) (d difference) {
 	return d
 }
 
-// Patch returns the JSON merge patch that updates a Service to what its node should have. It holds only what differs,
-// so that fields set by others, and fields that this program's version of the API does not know, survive; and the
-// resource version, so that it never overwrites a change that it has not seen.
+// Patch returns the JSON merge patch that updates a Service to what its node should have. The patch holds only
+// differences, so that fields set by others survive, and fields that this program's version of the API does not know.
+// It also holds the resource version, so that it never overwrites a change that the cache has not observed.
 func (t *Template) Patch(service Service, node string) ([]byte, error) {
 	live := Whole(service, t.nodeLabelKey)
 	after, err := json.Marshal(t.changed(live, node))
 	if err != nil {
 		return nil, err
 	}
-	live.ResourceVersion = "" // So that the patch has it.
+	live.ResourceVersion = "" // So that the patch includes it.
 	before, err := json.Marshal(live)
 	if err != nil {
 		return nil, err
@@ -295,7 +297,8 @@ func (t *Template) Patch(service Service, node string) ([]byte, error) {
 	return jsonmergepatch.CreateThreeWayJSONMergePatch(before, after, before)
 }
 
-// changed returns a Service with everything that the template decides as a node should have it, and the rest unchanged.
+// changed returns a Service in which all fields that the template decides have the desired values for a node, and the
+// others are unchanged.
 func (t *Template) changed(live *corev1.Service, node string) *corev1.Service {
 	content, wanted := ContentOf(live.DeepCopy(), t.nodeLabelKey), t.wantFor(node)
 	for _, f := range allFields {

@@ -13,8 +13,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
-// hasVariables reports whether a value of spec.serviceMetadata has variables, or escapes, to expand. It looks only for
-// $(, because the CustomResourceDefinition accepts no other text that begins so.
+// hasVariables reports whether a value of spec.serviceMetadata contains variables or escapes to expand. It looks only
+// for $(, because the CustomResourceDefinition accepts no other text that begins with it.
 func hasVariables(m *v1alpha1.ServiceMetadata) bool {
 	for _, values := range []map[string]string{m.Labels, m.Annotations} {
 		for _, value := range values {
@@ -26,12 +26,12 @@ func hasVariables(m *v1alpha1.ServiceMetadata) bool {
 	return false
 }
 
-// NodeLabels returns the value of a label of a node, and whether the node exists and has the label. For as long as a
-// plan is made and carried out, the answer stays the same.
+// NodeLabels returns the value of a node's label, and whether the node exists and has the label. The answer stays the
+// same while a plan is made and carried out.
 type NodeLabels func(node, key string) (value string, exists bool)
 
-// wantFor returns what the Service of a node should be. A label or annotation with a variable for a label that the node
-// does not have is left out.
+// wantFor returns the desired Content of a node's Service. It omits labels and annotations with a variable for a
+// label that the node does not have.
 func (t *Template) wantFor(node string) *Content {
 	if !t.hasVariables {
 		return &t.want
@@ -53,8 +53,7 @@ func deleteAll(from, keys map[string]string) {
 	}
 }
 
-// DiffersFor reports whether variables in a LocalService stand for other values after the labels of a node have
-// changed.
+// DiffersFor reports whether variables in a LocalService have other values after the labels of a node have changed.
 func DiffersFor[L Labels](ls *v1alpha1.LocalService, before, after L) bool {
 	return slices.ContainsFunc(labelVariables(ls), func(key string) bool {
 		was, had := before.Lookup(key)
@@ -63,7 +62,7 @@ func DiffersFor[L Labels](ls *v1alpha1.LocalService, before, after L) bool {
 	})
 }
 
-// expandAll returns values with their variables expanded, without those whose variables have no value on the node.
+// expandAll expands the variables in values. It omits values with a variable that has no value on the node.
 func expandAll(given map[string]string, node string, label func(key string) (string, bool)) map[string]string {
 	expanded := make(map[string]string, len(given))
 	for key, value := range given {
@@ -74,8 +73,8 @@ func expandAll(given map[string]string, node string, label func(key string) (str
 	return expanded
 }
 
-// expand replaces the variables in a value, and escapes, as in the args of a container. What is neither stays. It
-// reports whether all labels for which variables stand exist.
+// expand replaces the variables and escapes in a value, as in the args of a container. It leaves other text
+// unchanged. It reports whether all labels that variables name exist.
 func expand(value, node string, label func(key string) (value string, exists bool)) (_ string, isComplete bool) {
 	var out strings.Builder
 	isComplete = true
@@ -115,8 +114,8 @@ func expand(value, node string, label func(key string) (value string, exists boo
 
 const labelVariableBegins = "$(NODE_LABEL["
 
-// labelVariable returns the key and the length of a variable for a label of a node with which a value begins, 0 if it
-// begins with none. The key of a variable that is not complete is none that a label can have.
+// labelVariable returns the key and the length of the variable for a node label with which a value begins; the length
+// is 0 if there is none. For an incomplete variable, it returns a key that no label can have.
 func labelVariable(value string) (key string, length int) {
 	rest, found := strings.CutPrefix(value, labelVariableBegins+"'")
 	if !found && !strings.HasPrefix(value, labelVariableBegins) {
@@ -129,7 +128,7 @@ func labelVariable(value string) (key string, length int) {
 	return key, len(v1alpha1.VariableNodeLabel) - len("key") + len(key)
 }
 
-// labelVariables returns the keys of the labels of nodes for which variables in a LocalService stand, sorted.
+// labelVariables returns the keys of the node labels that variables in a LocalService name, sorted.
 func labelVariables(ls *v1alpha1.LocalService) []string {
 	m := ls.Spec.ServiceMetadata
 	if m == nil || ls.Spec.Mode == v1alpha1.ModeHostnames {

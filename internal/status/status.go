@@ -228,12 +228,12 @@ func (r *report) noNodesSelected(ls *v1alpha1.LocalService) string {
 	switch {
 	case r.IsHostnames && r.InPlace+r.Stored() > 0:
 		message += ", so no name is removed: every node has its name"
-	case r.Unselected.Kept == 0:
+	case r.Unselected.Held == 0:
 		message += ", so there is nothing to create"
 	}
-	if r.Unselected.Kept > 0 {
+	if r.Unselected.Held > 0 {
 		message += fmt.Sprintf(", so the Services of nodes that exist are kept, and their names still work (%d)",
-			r.Unselected.Kept)
+			r.Unselected.Held)
 	}
 	return message + ". Correct that or the labels of the nodes"
 }

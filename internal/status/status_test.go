@@ -42,7 +42,7 @@ func TestStatus(t *testing.T) {
 	}
 	published := names(copies(2))
 	waiting := []plan.Change{{Action: plan.Wait}}
-	unselected := func(kept int) *plan.Unselected { return &plan.Unselected{Kept: kept} }
+	unselected := func(kept int) *plan.Unselected { return &plan.Unselected{Held: kept} }
 	for name, c := range map[string]struct {
 		plan               plan.Plan
 		outcome            outcome
