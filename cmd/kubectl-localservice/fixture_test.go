@@ -44,7 +44,7 @@ func newFixture(t *testing.T, more ...runtime.Object) *fixture {
 			&corev1.Service{ObjectMeta: meta("demo-n5")},
 			slice("demo-n1", endpoint("a", "10.0.0.1", true), endpoint("b", "10.0.0.2", true)),
 			slice("demo-n2", endpoint("c", "10.0.0.3", false)),
-			pod("a", "n1", true), pod("b", "n1", true), writtenBy(v1alpha1.FieldManager, pod("c", "n2", false)),
+			pod("a", "n1", true), pod("b", "n1", true), pod("c", "n2", false),
 		}, more...)...),
 		localServices: fake.NewClientset(localService("demo", "", v1alpha1.ServicePort{Name: "http", Port: 80},
 			v1alpha1.ServicePort{Name: "metrics", Port: 9090})),
@@ -126,15 +126,6 @@ func pod(name, node string, ready bool) *corev1.Pod {
 			RestartCount: 5}}
 	}
 	p.Status.Conditions = []corev1.PodCondition{condition}
-	p.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kube-controller-manager",
-		FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:app":{}}}}`)}}
-	return p
-}
-
-// writtenBy makes somebody the manager of a pod's node label.
-func writtenBy(manager string, p *corev1.Pod) *corev1.Pod {
-	p.ManagedFields = append(p.ManagedFields, metav1.ManagedFieldsEntry{Manager: manager,
-		FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:vm/rack":{}}}}`)})
 	return p
 }
 

@@ -26,10 +26,9 @@ import (
 
 func TestOutput(t *testing.T) {
 	const summary = "LocalService default/demo: nodes 5, answering 1/5, status WritingServices.\n"
-	const labels = "Node labels: set by the controller, after the binding; with the binding on 2 of 3 pods.\n"
 	const taken = "the name is taken by a Service without an owner (demo-n5)"
 	const act = "if nothing uses it, delete it; if the app needs it, create this LocalService under another name"
-	newFixture(t).wantOutput(t, summary+labels, map[string]string{
+	newFixture(t).wantOutput(t, summary, map[string]string{
 		"nodes lsvc/demo -o wide --cluster-domain example.org": `
 NODE   SERVICE   DNS-NAME                          ENDPOINTS   PODS     ADDRESSES           REASON
 n1     demo-n1   demo-n1.default.svc.example.org   2/2         a,b      10.0.0.1,10.0.0.2   

@@ -218,9 +218,6 @@ func (p *nodesPrinter) printTable(lists []*diagnose.NodeList) error {
 		if !p.many || list.Summary.Problem != "" {
 			p.printLine("summary", list, summaryLine(list))
 		}
-		if p.wide {
-			p.printLine("nodeLabels", list, list.NodeLabels.String())
-		}
 	}
 	return nil
 }

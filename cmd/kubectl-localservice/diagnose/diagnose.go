@@ -27,8 +27,6 @@ func Nodes(in Input) *NodeList {
 	}
 	if f.hostnames != nil {
 		list.GroupBy = in.LocalService.Spec.GroupBy
-	} else {
-		list.NodeLabels = nodeLabelsOf(f)
 	}
 	if f.ready.Status != metav1.ConditionTrue {
 		list.Summary.Problem = words.Printable(f.ready.Message)

@@ -26,8 +26,7 @@ type NodeList struct {
 	// Message says what concerns all names, such as why none is known: a line for each cause.
 	Message string `json:"message"`
 	// Controller says that the controller does not seem to run, or has not acted on the LocalService; "" if it has.
-	Controller string     `json:"controller"`
-	NodeLabels NodeLabels `json:"nodeLabels"`
+	Controller string `json:"controller"`
 	// DNS is the server that was asked for the names, nil if none was.
 	DNS   *DNSServer `json:"dns,omitempty"`
 	Items []Node     `json:"items"`

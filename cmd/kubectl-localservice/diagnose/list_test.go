@@ -10,26 +10,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestTrim: what is not read is dropped, and a pod itself stays as it is. listOf tests that nothing else is.
+// TestTrim: what is not read is dropped. listOf tests that nothing else is.
 func TestTrim(t *testing.T) {
 	full := aPod("a", "n1")
-	full.Spec.Containers = []corev1.Container{{Name: "app", Image: "app", Args: []string{"x"}}}
-	full.Spec.Tolerations = []corev1.Toleration{{Key: "node.kubernetes.io/unreachable"}, {Key: "gpu"}}
-	full.Annotations = map[string]string{"a": "b"}
-	full.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m",
-		FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:app":{}}},"f:spec":{}}`)}}
+	full.Spec.Containers = []corev1.Container{{Image: "app", Ports: []corev1.ContainerPort{{ContainerPort: 1}}}}
+	full.Annotations, full.ManagedFields = map[string]string{"a": "b"}, []metav1.ManagedFieldsEntry{{Manager: "m"}}
 	got := trim(full)
-	if len(got.Spec.Containers) > 0 || len(got.Spec.Tolerations) != 1 || len(got.Annotations) > 0 ||
-		string(got.ManagedFields[0].FieldsV1.GetRawBytes()) != `{"f:metadata":{"f:labels":{"f:app":{}}}}` {
+	if c := got.Spec.Containers[0]; c.Image != "" || len(c.Ports) != 1 || got.Annotations != nil || got.ManagedFields != nil {
 		t.Errorf("kept: %+v", got)
-	}
-	if len(full.Spec.Containers) == 0 {
-		t.Error("the pod itself was changed")
-	}
-	service := aService("n1")
-	service.ManagedFields = full.ManagedFields
-	if trim(service).ManagedFields != nil {
-		t.Errorf("kept: %+v", service)
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/words"
-	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
@@ -23,9 +22,9 @@ type pod struct {
 
 	object *corev1.Pod
 	// cause says why the pod is not ready, and note what else is known of that, such as how often it has restarted.
-	cause, note                   string
-	addresses                     []string
-	ended, terminating, isRunning bool
+	cause, note        string
+	addresses          []string
+	ended, terminating bool
 	// hasLabel is true if the pod has a node label, and isLabelled if it has that of its node or needs none.
 	hasLabel, isLabelled bool
 }
@@ -70,7 +69,6 @@ func podOf(object *corev1.Pod, f *facts) *pod {
 		p.addresses = append(p.addresses, ip.IP)
 	}
 	p.Reason, p.cause, p.note = whyNotReady(object, f.Now, f.Stable)
-	p.isRunning = p.Reason == ProbeFails
 	if node := f.nodes[object.Spec.NodeName]; p.Reason != "" && p.cause == "" {
 		p.cause = "not ready"
 		if node != nil && node.notReady {
@@ -215,21 +213,4 @@ func podCondition(p *corev1.Pod, conditionType corev1.PodConditionType) corev1.P
 		}
 	}
 	return corev1.PodCondition{}
-}
-
-// waitsForItself reports whether a pod that runs and is not ready passes its own name to its program, and so may wait
-// for a name that it only gets when it is ready.
-func waitsForItself(p *pod, ls *v1alpha1.LocalService) bool {
-	isOwn := func(text string) bool {
-		return strings.Contains(text, "$") &&
-			(strings.Contains(text, ls.Name+"-$") || strings.Contains(text, ")."+ls.Name) || strings.Contains(text, "}."+ls.Name))
-	}
-	for i := range p.object.Spec.Containers {
-		c := &p.object.Spec.Containers[i]
-		if slices.ContainsFunc(slices.Concat(c.Command, c.Args), isOwn) ||
-			slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return isOwn(e.Value) }) {
-			return true
-		}
-	}
-	return false
 }
