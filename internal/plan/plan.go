@@ -64,7 +64,7 @@ type Plan struct {
 	// Ungrouped counts the selected nodes without the label that groupBy names, and EmptyGroups those on which its
 	// value is empty. Neither have a part in a name.
 	Ungrouped, EmptyGroups int
-	// PortNumbers are those that the pods have.
+	// PortNumbers holds the numbers that pods have for ports whose targetPort is a name.
 	PortNumbers PortNumbers
 	// Unselected is set if the LocalService chooses among the nodes, and selects none.
 	Unselected *Unselected
@@ -83,7 +83,7 @@ type Input struct {
 	NodeExists func(node string) bool
 	// Ready holds the names of the Services with a ready endpoint.
 	Ready map[string]bool
-	// PortNumbers are the numbers that the pods have for ports whose targetPort is a name, if clients have to know.
+	// PortNumbers holds the numbers that pods have for ports whose targetPort is a name, if clients must know them.
 	PortNumbers PortNumbers
 	// Names holds the names of mode Hostnames, and what is published of them.
 	Names *Names

@@ -231,7 +231,7 @@ func (t *Template) Service(node string) *corev1.Service {
 	return service
 }
 
-// Restored returns a deleted Service, ready to be created again, without addresses that somebody else has chosen: these
+// Restored returns a deleted Service, ready to be recreated, without addresses that somebody else has chosen: these
 // are not the controller's to set.
 func (t *Template) Restored(service Service) *corev1.Service {
 	restored := Whole(service, t.nodeLabelKey)

@@ -18,12 +18,12 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// report is what a sync found, in its plan, and what became of that.
+// report combines a plan, with what a sync found, and the outcome of the plan.
 type report struct {
 	*plan.Plan
 	*plan.Outcome
-	failed    []error          // the writes that were refused, or failed otherwise
-	contested sets.Set[string] // the names of the fields that something else sets
+	failed    []error          // The writes that were refused, or failed otherwise.
+	contested sets.Set[string] // The fields that something else sets.
 }
 
 func reportOf(p *plan.Plan, outcome *plan.Outcome) *report {
@@ -38,19 +38,20 @@ func reportOf(p *plan.Plan, outcome *plan.Outcome) *report {
 	return r
 }
 
-// isWriting reports whether there is something to write that was not refused.
+// isWriting reports whether writes are pending that were not refused.
 func (r *report) isWriting() bool {
 	return len(r.failed) == 0 && (r.More || r.Denied || len(r.Stale) > 0 || r.IsHostnames && r.Copies.BeingPublished())
 }
 
-// IsWriting reports whether the status of a LocalService says that Services are being written for its spec.
+// IsWriting reports whether the status of a LocalService reports that Services are being written for its spec.
 func IsWriting(ls *v1alpha1.LocalService) bool {
 	c := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionProgressing)
 	return c != nil && c.ObservedGeneration == ls.Generation && c.Status == metav1.ConditionTrue &&
 		c.Reason == v1alpha1.ReasonWritingServices
 }
 
-// IsMiddle reports whether another turn follows, and the status of the LocalService says why already, for this spec.
+// IsMiddle reports whether a turn is neither the first nor the last for this spec: another turn follows, and the
+// status of the LocalService already reports the reason.
 func IsMiddle(ls *v1alpha1.LocalService, p *plan.Plan, outcome *plan.Outcome) bool {
 	before := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionProgressing)
 	return outcome.More && before != nil && before.ObservedGeneration == ls.Generation &&
@@ -62,7 +63,7 @@ func (r *report) isUnpublished() bool {
 	return r.IsHostnames && r.Copies.Sources == 0 && len(r.Changes[plan.Conflict]) == 0
 }
 
-// waitingCopies returns the number of EndpointSlices whose predecessor is still to be deleted.
+// waitingCopies counts the EndpointSlices that wait for the deletion of a predecessor.
 func (r *report) waitingCopies() int {
 	if !r.IsHostnames {
 		return 0
@@ -70,8 +71,8 @@ func (r *report) waitingCopies() int {
 	return r.Copies.Count(plan.Wait)
 }
 
-// Of returns the status of a LocalService that follows from a plan and what became of it. If nothing has changed, it
-// equals the one before, timestamps included.
+// Of returns the status of a LocalService that follows from a plan and its outcome. If nothing has changed, it equals
+// the previous status, including timestamps.
 func Of(ls *v1alpha1.LocalService, p *plan.Plan, outcome *plan.Outcome) v1alpha1.LocalServiceStatus {
 	status, r := *ls.Status.DeepCopy(), reportOf(p, outcome)
 	status.Nodes = int32(r.Nodes)
@@ -79,16 +80,17 @@ func Of(ls *v1alpha1.LocalService, p *plan.Plan, outcome *plan.Outcome) v1alpha1
 	status.ReadyNodes = int32(r.Ready)
 	status.Ready = fmt.Sprintf("%d/%d", r.Ready, r.Nodes)
 	ready := r.ready(ls)
-	set(ls, &status, ready, r.progressing(ready.Reason), r.conflicted(), r.isContested())
+	set(ls, &status, ready, r.progressing(ready.Reason), r.conflictedCondition(), r.contestedCondition())
 	return status
 }
 
-// OfInvalid returns the status of a LocalService whose spec cannot be turned into Services. Nothing was looked at.
+// OfInvalid returns the status of a LocalService whose spec cannot be turned into Services. The numbers stay, because
+// nothing was observed.
 func OfInvalid(ls *v1alpha1.LocalService, invalid error) v1alpha1.LocalServiceStatus {
 	status, r := *ls.Status.DeepCopy(), reportOf(&plan.Plan{}, &plan.Outcome{})
 	conditions := []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse,
 		Reason: v1alpha1.ReasonInvalidSpec, Message: "no Service is written until the spec is corrected"}}
-	for _, c := range []metav1.Condition{r.conflicted(), r.isContested()} {
+	for _, c := range []metav1.Condition{r.conflictedCondition(), r.contestedCondition()} {
 		if meta.FindStatusCondition(status.Conditions, c.Type) == nil {
 			conditions = append(conditions, c)
 		}
@@ -122,6 +124,7 @@ func set(ls *v1alpha1.LocalService, status *v1alpha1.LocalServiceStatus, ready m
 	}
 }
 
+// ready returns the condition Ready.
 func (r *report) ready(ls *v1alpha1.LocalService) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse}
 	switch {
@@ -138,8 +141,8 @@ func (r *report) ready(ls *v1alpha1.LocalService) metav1.Condition {
 		c.Reason, c.Message = v1alpha1.ReasonWritingServices, "Services are being written"
 	case len(r.Changes[plan.Conflict]) > 0:
 		c.Reason, c.Message = v1alpha1.ReasonNameTaken, summarizeConflicts(r.Changes[plan.Conflict])
-	case r.isContested().Status == metav1.ConditionTrue:
-		c.Reason, c.Message = v1alpha1.ReasonContested, r.isContested().Message
+	case r.contestedCondition().Status == metav1.ConditionTrue:
+		c.Reason, c.Message = v1alpha1.ReasonContested, r.contestedCondition().Message
 	case len(r.Changes[plan.Wait]) > 0:
 		c.Reason = v1alpha1.ReasonWaiting
 		c.Message = fmt.Sprintf("waiting for the deletion of %s with a name that is needed: if that takes long, "+
@@ -168,8 +171,8 @@ func (r *report) ready(ls *v1alpha1.LocalService) metav1.Condition {
 	return c
 }
 
-// answering says where no pod is ready, and how to look: the controller does not know the pods. Ready is True all the
-// same: pods are not its part.
+// answering reports how many names answer, and how to find out why others do not: the controller does not watch pods
+// for that. Ready is True all the same, because the controller is not responsible for the pods.
 func (r *report) answering(ls *v1alpha1.LocalService, noun string) string {
 	saysWhy := fmt.Sprintf("kubectl localservice nodes -n %s %s says why", ls.Namespace, ls.Name)
 	switch pods := labels.FormatLabels(ls.Spec.Selector); {
@@ -187,7 +190,7 @@ func (r *report) answering(ls *v1alpha1.LocalService, noun string) string {
 	return ", and none answers: " + saysWhy
 }
 
-// ungrouped says how many nodes have no part in a name of a group.
+// ungrouped reports how many nodes have no part in the name of a group.
 func (r *report) ungrouped(ls *v1alpha1.LocalService) (text string) {
 	if r.Ungrouped > 0 {
 		text = fmt.Sprintf(", and %s without the label %s (spec.groupBy), so without a name",
@@ -200,7 +203,7 @@ func (r *report) ungrouped(ls *v1alpha1.LocalService) (text string) {
 	return text
 }
 
-// translating says which ports no pod has, and on which other ports clients find the pods.
+// translating reports which ports no pod has, and on which other ports clients reach the pods.
 func (r *report) translating(ls *v1alpha1.LocalService) string {
 	text := ""
 	if unknown := plan.UnknownPorts(ls, r.PortNumbers); r.Ready > 0 && len(unknown) > 0 {
@@ -213,7 +216,7 @@ func (r *report) translating(ls *v1alpha1.LocalService) string {
 	return text
 }
 
-// noNodesSelected says why a LocalService has no node, and what stays for that reason.
+// noNodesSelected explains why a LocalService selects no node, and what stays for that reason.
 func (r *report) noNodesSelected(ls *v1alpha1.LocalService) string {
 	switch {
 	case r.Unselected == nil && r.EmptyGroups > 0:
@@ -238,8 +241,8 @@ func (r *report) noNodesSelected(ls *v1alpha1.LocalService) string {
 	return message + ". Correct that or the labels of the nodes"
 }
 
-// isStalled reports whether the reason of Ready stays until somebody edits something. A write that the API server
-// refuses may succeed the next time, and a new node may get its labels in a moment, so these do not count.
+// isStalled reports whether the reason of Ready persists until somebody edits something. A write that the API server
+// refuses may succeed the next time, and a new node may soon get its labels, so these do not count.
 func isStalled(ready *metav1.Condition) bool {
 	switch ready.Reason {
 	case v1alpha1.ReasonInvalidSpec, v1alpha1.ReasonHostnamesNotPermitted, v1alpha1.ReasonNameTaken,
@@ -249,7 +252,7 @@ func isStalled(ready *metav1.Condition) bool {
 	return false
 }
 
-// progressing has the reason of Ready while nothing is being written.
+// progressing returns the condition Progressing. While nothing is being written, it has the reason of Ready.
 func (r *report) progressing(reason string) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse, Reason: reason,
 		Message: "nothing is being written"}
@@ -265,7 +268,8 @@ func (r *report) progressing(reason string) metav1.Condition {
 	return c
 }
 
-func (r *report) conflicted() metav1.Condition {
+// conflictedCondition returns the condition Conflicted.
+func (r *report) conflictedCondition() metav1.Condition {
 	if len(r.Changes[plan.Conflict]) == 0 {
 		return metav1.Condition{Type: v1alpha1.ConditionConflicted, Status: metav1.ConditionFalse,
 			Reason: v1alpha1.ReasonNoConflict, Message: "no name is taken by a Service of somebody else"}
@@ -274,7 +278,8 @@ func (r *report) conflicted() metav1.Condition {
 		Reason: v1alpha1.ReasonNameTaken, Message: summarizeConflicts(r.Changes[plan.Conflict])}
 }
 
-func (r *report) isContested() metav1.Condition {
+// contestedCondition returns the condition Contested.
+func (r *report) contestedCondition() metav1.Condition {
 	fields := sets.List(r.contested)
 	if len(fields) == 0 {
 		return metav1.Condition{Type: v1alpha1.ConditionContested, Status: metav1.ConditionFalse,
@@ -300,8 +305,8 @@ func isNotPermitted(err error) bool {
 		strings.Contains(e.Err.Error(), " cannot "+strings.ToLower(string(e.Action))+" resource ")
 }
 
-// Changed returns the conditions whose status or reason differs from before. A message alone may change with every
-// Service, or with every answer of the API server.
+// Changed returns the conditions whose status or reason differs from before. It ignores messages, which may change
+// with every Service, or with every answer of the API server.
 func Changed(before, after []metav1.Condition) []metav1.Condition {
 	return slices.DeleteFunc(slices.Clone(after), func(condition metav1.Condition) bool {
 		old := meta.FindStatusCondition(before, condition.Type)
@@ -310,7 +315,7 @@ func Changed(before, after []metav1.Condition) []metav1.Condition {
 	})
 }
 
-// isInPlace reports whether only pods change the reason, which says whether any of the names answers.
+// isInPlace reports whether the names are in place, answering or not.
 func isInPlace(c *metav1.Condition) bool {
 	switch c.Reason {
 	case v1alpha1.ReasonServicesInPlace, v1alpha1.ReasonHostnamesInPlace, v1alpha1.ReasonNoneAnswering:
@@ -319,12 +324,12 @@ func isInPlace(c *metav1.Condition) bool {
 	return false
 }
 
-// Warnings returns the conditions that have begun to need attention, or need it for another reason.
+// Warnings returns the conditions that begin to need attention, or need it for another reason.
 func Warnings(before, after []metav1.Condition) []metav1.Condition {
 	return slices.DeleteFunc(Changed(before, after), func(c metav1.Condition) bool { return !needsAttention(&c) })
 }
 
-// Recovered returns the conditions that do not need attention any more.
+// Recovered returns the conditions that no longer need attention.
 func Recovered(before, after []metav1.Condition) []metav1.Condition {
 	return slices.DeleteFunc(slices.Clone(after), func(c metav1.Condition) bool {
 		old := meta.FindStatusCondition(before, c.Type)

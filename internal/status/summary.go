@@ -13,28 +13,30 @@ import (
 )
 
 const (
-	// namesInMessage is how many names a condition's message lists before it only counts, and namesInEvent how many the
-	// event of a sync has for each action.
+	// namesInMessage limits the names that a condition's message lists, and namesInEvent those that an event lists
+	// for each action. The rest is counted.
 	namesInMessage, namesInEvent = 5, 3
-	// causesInMessage is how many different causes a condition's message holds, and causeLength how many bytes of each.
+	// causesInMessage limits the causes in a condition's message, and causeLength the bytes of each.
 	causesInMessage = 3
 	causeLength     = 512
-	// controllerLength is how many bytes a condition's message holds of each controller, whose name anybody may write.
+	// controllerLength limits the bytes of each controller in a condition's message, because anybody can choose its
+	// name.
 	controllerLength = 128
 )
 
 // elided replaces the name in a message that stands for many objects.
 const elided = "…"
 
-// reason returns why the write failed, in the words of the API server, as if the object had this name: a dry run uses a
-// generated name, and a cause is the same for many objects. A webhook may answer anything.
+// reason returns why a write failed, in the words of the API server, with name in place of the object's own: a dry
+// run uses a generated name, and a cause is the same for many objects. It escapes the text, because a webhook may
+// answer anything.
 func reason(e *plan.WriteError, name string) string {
 	return rename(words.Printable(e.Err.Error()), e.Name, name)
 }
 
 // rename replaces the name of an object in a message, and names generated from it. A name may also be a word of the
-// message, such as quota: it counts only in quotes, or in a path. It runs for each of thousands of errors, for which
-// regular expressions took half a second.
+// message, such as quota, so it counts only in quotes, or in a path. rename runs for each of thousands of errors, for
+// which regular expressions took half a second.
 func rename(message, from, to string) string {
 	var renamed strings.Builder
 	for {
@@ -51,8 +53,8 @@ func rename(message, from, to string) string {
 	}
 }
 
-// nameLength returns the length of a name with which s begins, or of one that the API server generated from it; 0 if s
-// begins with neither.
+// nameLength returns the length of a name at the beginning of s, or of a name that the API server generated from it;
+// 0 if s begins with neither.
 func nameLength(s, name string) int {
 	const random, longestBase = 5, 58
 	base := name + "-"
@@ -68,7 +70,7 @@ func nameLength(s, name string) int {
 	return 0
 }
 
-// cause returns what the errors of the same kind of write have in common: their text without the names of the Services
+// cause returns what errors of the same kind of write have in common: their text without the names of the Services
 // and of their nodes.
 func cause(err error) string {
 	e, isWrite := errors.AsType[*plan.WriteError](err)
@@ -82,8 +84,8 @@ func cause(err error) string {
 	return e.What() + ": " + why
 }
 
-// CauseOf returns what the errors of the same kind of write have in common: their text without the names of what each is
-// about.
+// CauseOf returns what errors of the same kind of write have in common: their text without the given names of
+// objects.
 func CauseOf(err error, names ...string) string {
 	text := words.Printable(err.Error())
 	for _, name := range names {
@@ -92,7 +94,8 @@ func CauseOf(err error, names ...string) string {
 	return words.Cut(text, causeLength)
 }
 
-// Summarize groups failed writes by cause and counts them, sorted by cause. For a single one, it names the Service.
+// Summarize groups failed writes by cause and counts them, sorted by cause. If there is only one, it names the
+// Service.
 func Summarize(errs []error) string {
 	if len(errs) == 1 {
 		if e, isWrite := errors.AsType[*plan.WriteError](errs[0]); isWrite {
@@ -116,7 +119,7 @@ func Summarize(errs []error) string {
 	return fmt.Sprintf("%d writes failed: %s", len(errs), strings.Join(parts, "; "))
 }
 
-// summarizeConflicts says which names are taken, and what to do.
+// summarizeConflicts explains which names are taken, and what to do.
 func summarizeConflicts(conflicts []plan.Change) string {
 	var taken, rivals []plan.Change
 	for _, conflict := range conflicts {
@@ -157,8 +160,9 @@ func firstOf(changes []plan.Change, describe func(*plan.Change) string) string {
 	return words.List(list, namesInMessage)
 }
 
-// summarizeTaken names the first few of the Services whose name is taken and who controls them, counts all, and says
-// what to do. Deleting a Service with an owner does not help: the owner, which may be another LocalService, creates it again.
+// summarizeTaken names the first few of the Services whose name is taken and who controls them, counts all, and
+// explains what to do. Deleting a Service with an owner does not help, because the owner, which may be another
+// LocalService, recreates it.
 func summarizeTaken(conflicts []plan.Change) string {
 	isOwned := func(conflict plan.Change) bool { return conflict.Current.Controller() != plan.Controller{} }
 	advise := func(them string) string {
@@ -182,7 +186,7 @@ func summarizeTaken(conflicts []plan.Change) string {
 	return fmt.Sprintf("%d Services already exist: %s", len(conflicts), names) + advise("them")
 }
 
-// verbs are the words for actions in events, in the order in which events list them.
+// verbs lists the words for actions in events, in the order in which events list them.
 var verbs = []struct {
 	action  plan.Action
 	written string
@@ -194,7 +198,7 @@ var verbs = []struct {
 	{plan.Delete, "deleted %d: "},
 }
 
-// Renamed says, with the event about a Service that was updated, that the names of mode Hostnames change with it,
+// Renamed returns a suffix for the event about an updated Service, if the names of mode Hostnames change with it,
 // because groupBy was edited; "" if they do not.
 func Renamed(ls *v1alpha1.LocalService, p *plan.Plan) string {
 	for _, change := range p.Changes[plan.Update] {
