@@ -12,7 +12,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// other replaces values that are not ours: they may be anything, and each would be a time series.
+// other replaces label values that do not come from this controller: they may be anything, and each would be a time
+// series.
 const other = "other"
 
 var (
@@ -33,8 +34,8 @@ func desc(name, help string, labels ...string) *metrics.Desc {
 	return metrics.NewDesc("localservice_"+name, help, labels, nil, metrics.ALPHA, "")
 }
 
-// readyReasons are the reasons of the condition Ready, each with its status. The status is a part of the API: others
-// may write any reason into it, and each would be a time series.
+// readyReasons lists the reasons of the condition Ready, each with its status. The status is a part of the API:
+// others may write any reason into it, and each would be a time series.
 var readyReasons = map[string]metav1.ConditionStatus{
 	v1alpha1.ReasonServicesInPlace:       metav1.ConditionTrue,
 	v1alpha1.ReasonHostnamesInPlace:      metav1.ConditionTrue,
@@ -51,14 +52,14 @@ var readyReasons = map[string]metav1.ConditionStatus{
 	v1alpha1.ReasonNoEndpointSlices:      metav1.ConditionFalse,
 }
 
-// otherConditions are those other than Ready.
+// otherConditions lists all conditions except Ready.
 var otherConditions = []string{v1alpha1.ConditionProgressing, v1alpha1.ConditionConflicted,
 	v1alpha1.ConditionContested, v1alpha1.ConditionStalled}
 
 // Collector computes metrics from the caches at each scrape, so that none is ever stale.
 type Collector struct {
 	metrics.BaseStableCollector
-	// LocalServices returns all that the cache has.
+	// LocalServices returns all LocalServices in the cache.
 	LocalServices func() iter.Seq[*v1alpha1.LocalService]
 }
 
@@ -70,20 +71,20 @@ func (c *Collector) DescribeWithStability(ch chan<- *metrics.Desc) {
 	}
 }
 
-// condition has the labels of conditionsDesc.
+// condition holds the labels of conditionsDesc.
 type condition struct{ name, status, reason string }
 
-// namespaceServices has the labels of namespaceServicesDesc.
+// namespaceServices holds the labels of namespaceServicesDesc.
 type namespaceServices struct {
 	namespace  string
 	clusterIPs bool
 }
 
-// invalid is the condition of a LocalService whose spec cannot be turned into Services.
+// invalid identifies the condition of a LocalService whose spec cannot be turned into Services.
 var invalid = condition{v1alpha1.ConditionReady, string(metav1.ConditionFalse), v1alpha1.ReasonInvalidSpec}
 
-// hostnamesServices is the number of Services of a LocalService of mode Hostnames: one that selects the pods, and one
-// that has the names.
+// hostnamesServices is the number of Services of a LocalService of mode Hostnames: one selects the pods, and one has
+// the names.
 const hostnamesServices = 2
 
 // CollectWithStability computes the metrics.
@@ -144,7 +145,8 @@ func zeroConditions() map[condition]int {
 	return conditions
 }
 
-// labelsOf returns the labels of a condition, and whether it is one of ours. The number of results is bounded.
+// labelsOf returns the labels of a condition, and whether the controller sets that condition. The number of results
+// is bounded.
 func labelsOf(c *metav1.Condition) (labels condition, isOurs bool) {
 	labels = condition{name: c.Type, status: string(c.Status)}
 	if c.Status != metav1.ConditionTrue && c.Status != metav1.ConditionFalse {

@@ -1,4 +1,4 @@
-// Package metrics has the controllers' own metrics, in addition to those of work queues and API requests.
+// Package metrics defines the controllers' own metrics, in addition to those of work queues and API requests.
 package metrics
 
 import (
@@ -44,8 +44,8 @@ func counter(name, help string, labels ...string) *metrics.CounterVec {
 	}, labels)
 }
 
-// histogram makes a histogram of times in seconds. Times in the API have no fractions of a second, so up to a second
-// is rounding.
+// histogram returns a histogram of times in seconds. Times in the API have no fractions of a second, so times up to a
+// second are rounding errors.
 func histogram(name, help string) *metrics.Histogram {
 	return metrics.NewHistogram(&metrics.HistogramOpts{
 		Name: "localservice_" + name, Help: help, Buckets: []float64{1, 2, 5, 10, 30, 60, 120, 300, newFor.Seconds()},
@@ -56,8 +56,9 @@ func histogram(name, help string) *metrics.Histogram {
 // newFor limits how long something counts as new.
 const newFor = 10 * time.Minute
 
-// ObserveSince records how long something new has waited: the time since the last of what it needed has happened. That
-// is in the API, so nothing has to be remembered. If it happened long ago, this is most likely a repair, and no wait.
+// ObserveSince records how long something new has waited since the last of its prerequisites happened. Those times
+// are in the API, so nothing has to be remembered. If the last one is long ago, this is most likely a repair, which
+// is not recorded.
 func ObserveSince(histogram *metrics.Histogram, happened ...time.Time) {
 	waited := time.Since(slices.MaxFunc(happened, time.Time.Compare))
 	if waited < newFor {
@@ -65,7 +66,7 @@ func ObserveSince(histogram *metrics.Histogram, happened ...time.Time) {
 	}
 }
 
-// Register makes the metrics visible to the registry of the program. It is called once.
+// Register registers the metrics with the registry of the program. It must be called only once.
 func Register(collector *Collector) {
 	legacyregistry.MustRegister(own...)
 	legacyregistry.CustomMustRegister(collector)
@@ -74,8 +75,7 @@ func Register(collector *Collector) {
 
 var own = []metrics.Registerable{ServiceWrites, SliceWrites, StatusWrites, PodLabelWrites, NodeFanout, PodLabel}
 
-// begin starts the counters of successes at 0: the first event of a series that starts with it would not count as an
-// increase.
+// begin starts the counters of successes at 0. Otherwise, the first event of a series would not count as an increase.
 func begin() {
 	for _, action := range []string{"Create", "Adopt", "Update", "Replace", "Delete"} {
 		ServiceWrites.WithLabelValues(action, success)
@@ -87,16 +87,16 @@ func begin() {
 	PodLabelWrites.WithLabelValues(success)
 }
 
-// reasons are those that the API server itself gives. An admission webhook may give any other, and each would be a time
-// series.
+// reasons lists the reasons that the API server itself gives. An admission webhook may give any other, and each would
+// be a time series.
 var reasons = sets.New(metav1.StatusReasonUnauthorized, metav1.StatusReasonForbidden, metav1.StatusReasonNotFound,
 	metav1.StatusReasonAlreadyExists, metav1.StatusReasonConflict, metav1.StatusReasonInvalid,
 	metav1.StatusReasonBadRequest, metav1.StatusReasonRequestEntityTooLarge, metav1.StatusReasonTooManyRequests,
 	metav1.StatusReasonInternalError, metav1.StatusReasonTimeout, metav1.StatusReasonServerTimeout,
 	metav1.StatusReasonServiceUnavailable)
 
-// Result returns the value of the label result: success, the reason that the API server gave, other for reasons that
-// are not its own, or error if it gave none.
+// Result returns the value of the label result: success, the reason that the API server gave, other for a reason that
+// is not one of its own, or error if it gave none.
 func Result(err error) string {
 	if err == nil {
 		return success
