@@ -17,18 +17,18 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// ErrUnknownKind is the error for owners of other kinds than Kubernetes' own.
+// ErrUnknownKind is returned for owners whose kind is not one of Kubernetes' own.
 var ErrUnknownKind = errors.New("how objects of this kind select pods is not known")
 
-// SelectorKeys returns the keys of the labels by which the owner of pods in a namespace selects them, as the API server
-// has it. A later object of the same name is not the owner.
+// SelectorKeys returns the keys of the labels by which the owner of pods in a namespace selects them. It reads the
+// owner from the API server. A later object of the same name does not count as the owner.
 func SelectorKeys(ctx context.Context, kube kubernetes.Interface, namespace string, ref *metav1.OwnerReference) (
 	[]string, error) {
 	apps := kube.AppsV1()
 	// Other groups have kinds of these names, too.
 	switch schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind().String() {
 	case "Node":
-		return []string{}, nil // It has made the pod of a static one, and selects none.
+		return []string{}, nil // A node owns the mirror pods of its static pods, and selects none.
 	case "ReplicaSet.apps":
 		return read(ctx, apps.ReplicaSets(namespace), ref,
 			func(o *appsv1.ReplicaSet) *metav1.LabelSelector { return o.Spec.Selector })
@@ -50,7 +50,7 @@ func SelectorKeys(ctx context.Context, kube kubernetes.Interface, namespace stri
 	return nil, ErrUnknownKind
 }
 
-// getter reads one object, as all clients do.
+// getter reads one object. All clients implement it.
 type getter[T metav1.Object] interface {
 	Get(ctx context.Context, name string, opts metav1.GetOptions) (T, error)
 }
@@ -72,7 +72,7 @@ func read[T metav1.Object](ctx context.Context, client getter[T], ref *metav1.Ow
 	return keysOf(selector(object)), nil
 }
 
-// keysOf returns the keys that a selector mentions.
+// keysOf returns the keys in a selector.
 func keysOf(selector *metav1.LabelSelector) []string {
 	keys := []string{}
 	if selector != nil {
