@@ -6,31 +6,31 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// fairQueue holds the keys that wait, for each tenant, which is a namespace, in the order of their arrival. The tenants
-// take turns: behind one with thousands of keys, the others wait for one of these at a time. No tenant gets all
-// workers, however long its keys take: when it has its share, its other keys wait until one is done. It is a
-// workqueue.Queue.
+// fairQueue holds the waiting keys of each tenant, which is a namespace, in the order of their arrival. The tenants
+// take turns: behind a tenant with thousands of keys, the others wait for only one of these at a time. No tenant gets
+// all workers, however long its keys take: once it has its share, its other keys wait until one is done. fairQueue
+// implements workqueue.Queue.
 type fairQueue struct {
 	mu      sync.Mutex
-	share   int                               // how many keys of a tenant may be under way
-	running map[string]int                    // by tenant; never 0
-	waiting map[string][]types.NamespacedName // by tenant; never empty
-	turns   []string                          // the tenants of which a key may be taken out
-	ready   int                               // how many keys may be taken out; the rest wait for others of the tenant
+	share   int                               // How many keys of a tenant may be under way.
+	running map[string]int                    // By tenant; never 0.
+	waiting map[string][]types.NamespacedName // By tenant; never empty.
+	turns   []string                          // The tenants of which a key may be taken out.
+	ready   int                               // How many keys may be taken out, of all tenants.
 }
 
 func newFairQueue() *fairQueue {
 	return &fairQueue{share: 1, running: map[string]int{}, waiting: map[string][]types.NamespacedName{}}
 }
 
-// setShare sets how many keys of a tenant may be under way. No key must be waiting.
+// setShare sets how many keys of a tenant may be under way. No key may be waiting yet.
 func (q *fairQueue) setShare(n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.share = n
 }
 
-// isAwaited reports whether other keys wait for a worker, or for one of a tenant to be done.
+// isAwaited reports whether other keys wait for a worker, or for a key of the tenant to be done.
 func (q *fairQueue) isAwaited(tenant string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -42,7 +42,7 @@ func (q *fairQueue) free(tenant string) int {
 	return min(len(q.waiting[tenant]), q.share-q.running[tenant])
 }
 
-// update makes a change that concerns one tenant. Its cost does not depend on the number of tenants.
+// update makes a change that affects one tenant. Its cost does not depend on the number of tenants.
 func (q *fairQueue) update(tenant string, change func()) {
 	before := q.free(tenant)
 	change()
@@ -53,7 +53,7 @@ func (q *fairQueue) update(tenant string, change func()) {
 	}
 }
 
-// Touch leaves a key that is added again where it is.
+// Touch does nothing: a key that is added again keeps its place.
 func (q *fairQueue) Touch(types.NamespacedName) {}
 
 // Push adds a key.
@@ -63,14 +63,15 @@ func (q *fairQueue) Push(key types.NamespacedName) {
 	q.update(key.Namespace, func() { q.waiting[key.Namespace] = append(q.waiting[key.Namespace], key) })
 }
 
-// Len returns the number of keys that wait for a worker, and not for others of their tenant.
+// Len returns the number of keys that wait for a worker, and not for other keys of their tenant.
 func (q *fairQueue) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.ready
 }
 
-// Pop takes out the first key of the tenant whose turn it is. Len must not be 0. The key is under way until done.
+// Pop takes out the first key of the tenant whose turn it is. Len must not be 0. The key is under way until done is
+// called.
 func (q *fairQueue) Pop() types.NamespacedName {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -89,7 +90,7 @@ func (q *fairQueue) Pop() types.NamespacedName {
 	return keys[0]
 }
 
-// done makes room for another key of the same tenant. It wakes no worker: its caller is free to take that key.
+// done makes room for another key of the same tenant. It wakes no worker, because its caller can take that key.
 func (q *fairQueue) done(key types.NamespacedName) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

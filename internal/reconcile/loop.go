@@ -1,5 +1,5 @@
-// Package reconcile is the one worker loop of the controllers: a queue of keys, workers, retries with backoff, panics,
-// and a clean stop.
+// Package reconcile runs the worker loop of the controllers: a queue of keys, workers, retries with backoff, recovery
+// from panics, and a clean stop.
 package reconcile
 
 import (
@@ -21,15 +21,16 @@ import (
 )
 
 const (
-	// A key that fails is tried again after minBackoff, and after twice as long each time, up to maxBackoff. That is
-	// short, because no event says that an outage of the API server is over.
+	// minBackoff delays the first retry of a failed key. The delay doubles with each failure, up to maxBackoff. That
+	// is short, because no event reports that an outage of the API server is over.
 	minBackoff, maxBackoff = 5 * time.Millisecond, 5 * time.Second
-	// MaxBackoff is the longest time until anything is tried again that was refused, or panicked.
+	// MaxBackoff is the longest delay before anything that was refused, or panicked, is retried.
 	MaxBackoff = 2 * time.Minute
 )
 
-// Func reconciles the object of a key. Two workers never call it for one key at the same time. Its error says what was
-// attempted on which object: the loop logs it and calls again later; see Stale and Wait for when.
+// Func reconciles the object of a key. Two workers never call it for one key at the same time. Its error explains
+// what was attempted on which object. The loop logs the error and calls the Func again later; see Stale and Wait for
+// when.
 type Func func(ctx context.Context, key types.NamespacedName) error
 
 // Loop calls a Func for every key that is added.
@@ -41,8 +42,8 @@ type Loop struct {
 	running   atomic.Bool
 }
 
-// New makes a loop. Its name is that of the queue in metrics and logs. The keys of different namespaces take turns, and
-// no namespace gets all workers.
+// New returns a Loop whose queue has a name in metrics and logs. The keys of different namespaces take turns, and no
+// namespace gets all workers.
 func New(name string, clk clock.WithTicker, reconcile Func) *Loop {
 	fair := newFairQueue()
 	queue := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[types.NamespacedName]{Name: name, Clock: clk,
@@ -59,19 +60,19 @@ func New(name string, clk clock.WithTicker, reconcile Func) *Loop {
 	}
 }
 
-// AllIn returns the key that stands for all objects of a namespace, or of all namespaces. A handler adds it rather than
-// thousands of keys: handlers see the events of all tenants one after the other, so that they must do no work that grows
-// with the objects of one.
+// AllIn returns the key that stands for all objects of a namespace, or of all namespaces. Handlers add it instead of
+// thousands of keys: they process the events of all tenants one after the other, so the work of a handler must not
+// grow with the objects of one tenant.
 func AllIn(namespace string) types.NamespacedName { return types.NamespacedName{Namespace: namespace} }
 
 // IsAll reports whether a key stands for all objects of a namespace. No object has such a key.
 func IsAll(key types.NamespacedName) bool { return key.Name == "" }
 
-// Add enqueues a key. A key that is already waiting is not added twice. Before Run it does nothing, because Run begins
-// with all keys: the queue of an instance that does not lead must not fill up.
+// Add enqueues a key. A key that is already waiting is not added twice. Add does nothing before Run, because Run
+// begins with all keys: the queue of an instance that does not lead must not fill up.
 func (l *Loop) Add(key types.NamespacedName) { l.AddAfter(key, 0) }
 
-// AddAfter enqueues a key after a delay. Of several delays, the shortest counts. Before Run it does nothing.
+// AddAfter enqueues a key after a delay. Of several delays, the shortest counts. AddAfter does nothing before Run.
 func (l *Loop) AddAfter(key types.NamespacedName, delay time.Duration) {
 	if l.running.Load() {
 		l.queue.AddAfter(key, delay)
@@ -81,13 +82,13 @@ func (l *Loop) AddAfter(key types.NamespacedName, delay time.Duration) {
 // IsAwaited reports whether other keys wait until this one, which is being reconciled, is done.
 func (l *Loop) IsAwaited(key types.NamespacedName) bool { return l.fair.isAwaited(key.Namespace) }
 
-// Run reconciles all keys, and then those that are added, until ctx is done. A number of workers is what one namespace
-// may have; there are a third more for the others. It returns when all workers have stopped: they finish keys under
-// way, and do not begin waiting ones.
+// Run reconciles all keys, and then those that are added, until ctx is done. A namespace gets up to the given number
+// of workers; there are a third more for the others. Run returns when all workers have stopped: they finish the keys
+// under way, and do not begin waiting ones.
 func (l *Loop) Run(ctx context.Context, workers int, all iter.Seq[types.NamespacedName]) {
 	l.fair.setShare(max(workers, 1))
 	workers += (workers + 2) / 3
-	l.running.Store(true) // Before the keys are listed, so that none added meanwhile is lost.
+	l.running.Store(true) // Set it before listing the keys, so that no key added meanwhile is lost.
 	for key := range all {
 		l.queue.Add(key)
 	}
@@ -147,7 +148,7 @@ func (l *Loop) handle(ctx context.Context, key types.NamespacedName, err error) 
 	default:
 		l.queue.AddRateLimited(key)
 		failures := l.queue.NumRequeues(key)
-		if bits.OnesCount(uint(failures)) > 1 { // An error of the 1st, 2nd, 4th, 8th ... failure in a row is enough.
+		if bits.OnesCount(uint(failures)) > 1 { // Log only the 1st, 2nd, 4th, 8th ... failure in a row as an error.
 			logger.V(4).Info("Trying again", "key", key, "failures", failures, "reason", err.Error())
 			return
 		}
@@ -159,16 +160,16 @@ type waitError struct{ after time.Duration }
 
 func (e *waitError) Error() string { return "the caches have not observed what was written last" }
 
-// Wait is the error of a Func that did nothing, because a cache has not observed what the Func last wrote. The key is
-// tried again after a time. That is no failure: however often events call the Func meanwhile, it does not lengthen the
-// backoff, and neither does it end one.
+// Wait returns the error of a Func that did nothing, because a cache has not observed the last write of the Func. The
+// key is retried after a time. Waiting is not a failure: however often events call the Func meanwhile, it neither
+// lengthens nor ends the backoff.
 func Wait(after time.Duration) error { return &waitError{after} }
 
 type staleError struct{ error }
 
 func (e *staleError) Unwrap() error { return e.error }
 
-// IsStale reports whether an error is, or wraps, one that is Stale. Of several errors, all must be.
+// IsStale reports whether an error is, or wraps, a Stale error. If it wraps several errors, all must be Stale.
 func IsStale(err error) bool {
 	switch err := err.(type) { //nolint:errorlint // It unwraps the error itself.
 	case *staleError:
@@ -181,6 +182,6 @@ func IsStale(err error) bool {
 	return false
 }
 
-// Stale marks an error that comes from a cache that lags behind the API server. The key is tried again with the backoff
-// of errors, which begins with a few milliseconds, but the error is not worth an operator's attention.
+// Stale marks an error that occurred because a cache lags behind the API server. The key is retried with the backoff
+// of errors, which begins at a few milliseconds, but the error does not need an operator's attention.
 func Stale(err error) error { return &staleError{err} }
