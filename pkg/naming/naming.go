@@ -1,6 +1,6 @@
-// Package naming gives the names that belong to a node: the name of its Service in a LocalService, its hostname in one
-// with mode: Hostnames, and the value of the node label on its pods. It is stable over releases, so that clients can
-// compute the names they connect to.
+// Package naming computes the names that belong to a node: the name of its Service in a LocalService, its hostname in
+// a LocalService with mode: Hostnames, and the value of the node label on its pods. The names are stable over
+// releases, so that clients can compute the names that they connect to.
 package naming
 
 import (
@@ -13,33 +13,32 @@ import (
 )
 
 const (
-	// MaxLocalServiceLength is the greatest number of characters in the name of a LocalService. It leaves room in a
-	// Service name for a separator and a hash, so that every node, whatever its name, can have a Service.
+	// MaxLocalServiceLength limits the characters in the name of a LocalService. It leaves room in a Service name for
+	// a separator and a hash, so that every node, whatever its name, can have a Service.
 	MaxLocalServiceLength = validation.DNS1035LabelMaxLength - 1 - hashLength
 
 	// hashLength is the number of characters, of 5 bits each, of a hash in a name. Among 5,000 nodes, the probability
-	// of two equal hashes is 1 in 10^8.
+	// that two hashes are equal is 1 in 10^8.
 	hashLength = 10
 )
 
-// hashEncoding is base 32 in lower case, valid in DNS labels.
+// hashEncoding encodes hashes in lower-case base 32, which is valid in DNS labels.
 var hashEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
 // ServiceName returns the name of the Service that the LocalService named localService has for the node named node.
 //
-// It is <localService>-<node>, with '-' for each '.' in the node's name. If that has more than 63 characters, it is
-// <localService>-<readable>-<hash>: readable is as much of the node's name as fits, and hash is of the whole name. The
-// result is always a valid Service name.
+// The name is <localService>-<node>, with '-' for each '.' in the node's name. If that has more than 63 characters,
+// it is <localService>-<readable>-<hash>: readable is as much of the node's name as fits, and hash is a hash of the
+// node's whole name. The result is always a valid Service name.
 //
-// Two nodes may want one name, such as a-b and a.b. Then the first of them has it, in the order of strings: if there is
-// one whose own name it is, it is that one, because '-' comes before '.'. The other has no Service.
+// Two nodes may want the same name, such as a-b and a.b. The one whose name sorts first gets it. If a node has that
+// name itself, it sorts first, because '-' sorts before '.'. The other node has no Service.
 func ServiceName(localService, node string) string {
 	var onStack [validation.DNS1035LabelMaxLength]byte
 	return string(AppendServiceName(onStack[:0], localService, node))
 }
 
-// AppendServiceName appends to dst what ServiceName returns. It is for lookups of many names, without an allocation for
-// each.
+// AppendServiceName appends the result of ServiceName to dst. It looks up many names without an allocation for each.
 func AppendServiceName(dst []byte, localService, node string) []byte {
 	name := append(append(append(dst, localService...), '-'), node...)
 	own := name[len(dst):]
@@ -54,7 +53,7 @@ func AppendServiceName(dst []byte, localService, node string) []byte {
 	return append(dst, hashedServiceName(localService, node)...)
 }
 
-// hashedServiceName returns the name of a Service where <localService>-<node> is not valid.
+// hashedServiceName returns the name of a Service for which <localService>-<node> is not valid.
 func hashedServiceName(localService, node string) string {
 	hashed := node
 	prefix := sanitize(localService)
@@ -62,13 +61,13 @@ func hashedServiceName(localService, node string) string {
 		prefix = "x" + prefix
 	}
 	if prefix = cut(prefix, MaxLocalServiceLength); prefix != localService {
-		// Not the name of a LocalService that the API accepts. Keep the result valid and distinct all the same.
+		// The API accepts no LocalService of that name. Keep the result valid and distinct all the same.
 		hashed = localService + "/" + node
 	}
 	return prefix + "-" + withHash(cut(sanitize(node), MaxLocalServiceLength-len(prefix)-1), hashed)
 }
 
-// withHash adds the hash of a whole name to what is readable of it, if anything is.
+// withHash appends the hash of a whole name to the readable part of it, which may be empty.
 func withHash(readable, whole string) string {
 	if readable == "" {
 		return hash(whole)
@@ -76,20 +75,20 @@ func withHash(readable, whole string) string {
 	return readable + "-" + hash(whole)
 }
 
-// Hostname returns the hostname that a node has in a LocalService with mode: Hostnames: the node's name, with '-' for
-// each '.', where that is a valid hostname (a DNS label of RFC 1123: at most 63 lower case letters, digits and '-').
-// Otherwise it is <readable>-<hash>, as in ServiceName. The result is always a valid hostname. Of two nodes that want one,
-// the first has it, as with Services.
+// Hostname returns the hostname of a node in a LocalService with mode: Hostnames. That is the node's name, with '-'
+// for each '.', if it is a valid hostname (a DNS label of RFC 1123: at most 63 lower-case letters, digits and '-').
+// Otherwise it is <readable>-<hash>, as in ServiceName. The result is always a valid hostname. If two nodes want the
+// same hostname, the one whose name sorts first gets it, as with Services.
 func Hostname(node string) string {
 	return labelOrHash(strings.ReplaceAll(node, ".", "-"), node)
 }
 
 // GroupHostname returns the hostname of a group of nodes in a LocalService with mode: Hostnames and groupBy, by the
-// value of their label: the value itself where that is a valid hostname. Otherwise, also for one with dots, it is
-// <readable>-<hash>. Two values share a hostname only if one of them is the hashed form of the other.
+// value of their label. That is the value itself if it is a valid hostname. Otherwise, as for a value with dots, it
+// is <readable>-<hash>. Two values share a hostname only if one of them is the hashed form of the other.
 func GroupHostname(value string) string { return labelOrHash(value, value) }
 
-// labelOrHash returns a name that is a DNS label or, if it is none, a readable part of it and the hash of the whole.
+// labelOrHash returns a name if it is a DNS label; otherwise a readable part of it and the hash of the whole name.
 func labelOrHash(name, whole string) string {
 	if isLabel(name, false) {
 		return name
@@ -97,9 +96,9 @@ func labelOrHash(name, whole string) string {
 	return withHash(cut(sanitize(name), validation.DNS1123LabelMaxLength-1-hashLength), whole)
 }
 
-// NodeLabelValue returns the value of the node label for the node named node: the name itself where that is a valid
-// label value (at most 63 characters; dots are fine), which is nearly always; otherwise as much of it as fits, and a
-// hash of the whole name.
+// NodeLabelValue returns the value of the node label for the node named node. That is the name itself if it is a
+// valid label value (at most 63 characters; dots are fine), as nearly always. Otherwise it is as much of the name as
+// fits, and a hash of the whole name.
 func NodeLabelValue(node string) string {
 	if isLabel(node, true) {
 		return node
@@ -111,7 +110,7 @@ func NodeLabelValue(node string) string {
 func isDNS1035Label(s []byte) bool { return isLabel(s, false) && s[0] >= 'a' }
 
 // isLabel reports whether s is a DNS label (RFC 1123) or, where dots are allowed, a node's name that is a valid label
-// value. It is what package validation has for that, without the allocations, as it runs for every node in every sync.
+// value. It is equivalent to package validation, but does not allocate, because it runs for every node in every sync.
 func isLabel[S string | []byte](s S, dots bool) bool {
 	if len(s) == 0 || len(s) > validation.LabelValueMaxLength || !isAlphanumeric(s[0]) || !isAlphanumeric(s[len(s)-1]) {
 		return false
@@ -132,8 +131,8 @@ func isLabelChar[C byte | rune](c C) bool {
 	return isAlphanumeric(c) || c == '-'
 }
 
-// sanitize replaces with '-' what is neither valid in a DNS label nor listed in also, and trims what may not begin or
-// end a name.
+// sanitize replaces with '-' all characters that are neither valid in a DNS label nor listed in also, and trims
+// characters that may not begin or end a name.
 func sanitize(s string, also ...rune) string {
 	s = strings.Map(func(r rune) rune {
 		if isLabelChar(r) || slices.Contains(also, r) {
