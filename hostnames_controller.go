@@ -17,10 +17,10 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// hostnamesController publishes the names of LocalServices with mode Hostnames. It watches the EndpointSlices in which
-// Kubernetes publishes the pods that the Source Service selects. It owns and writes their copies, with a hostname for
-// each endpoint, which belong to the Published Service. Its keys are the EndpointSlices of the Source: a change of one
-// leads to one comparison and one write. A copy whose source is gone is a key of its own.
+// hostnamesController publishes the names of LocalServices with mode Hostnames. It watches the EndpointSlices in
+// which Kubernetes publishes the pods that the Source Service selects. It owns and writes their copies, with a
+// hostname for each endpoint, which belong to the Published Service. Its keys are the EndpointSlices of the Source,
+// so that each change of one leads to one comparison and one write. A copy whose source is gone has a key of its own.
 type hostnamesController struct {
 	nodeLabelKey string
 	caches       *cache.Caches
@@ -46,6 +46,7 @@ func newHostnamesController(deps app.Dependencies, writers writer.Dependencies,
 		c.caches.LocalServices.OnChange(c.localServiceChanged), c.caches.Nodes.OnChange(c.nodeChanged))
 }
 
+// sliceChanged enqueues an EndpointSlice, or the source of a copy.
 func (c *hostnamesController) sliceChanged(before, after *cache.HostnameSlice) {
 	switch {
 	case after == nil:
@@ -53,12 +54,12 @@ func (c *hostnamesController) sliceChanged(before, after *cache.HostnameSlice) {
 	case after.Manager() == plan.KubernetesSliceManager:
 		c.add(after.GetNamespace(), after.GetName(), 0)
 	default:
-		c.add(after.GetNamespace(), after.GetName(), batchPeriod) // Somebody may change it as often as it is repaired.
+		c.add(after.GetNamespace(), after.GetName(), batchPeriod) // Something may keep changing it.
 	}
 }
 
-// add enqueues an EndpointSlice after a delay. For a copy it enqueues the source or, if that is gone, the copy itself,
-// to be deleted later: the source may come back.
+// add enqueues an EndpointSlice after a delay. For a copy, it enqueues the source. If that is gone, it enqueues the
+// copy, to be deleted later, because the source may come back.
 func (c *hostnamesController) add(namespace, name string, delay time.Duration) {
 	key := writer.SliceKey(namespace, name)
 	if key.Name != name && c.caches.HostnameSlices.Get(namespace, key.Name) == nil {
@@ -67,7 +68,8 @@ func (c *hostnamesController) add(namespace, name string, delay time.Duration) {
 	c.loop.AddAfter(key, delay)
 }
 
-// serviceChanged enqueues the EndpointSlices of a Service of mode Hostnames, which belongs to no node.
+// serviceChanged enqueues the EndpointSlices in the namespace of a Service of mode Hostnames, which belongs to no
+// node.
 func (c *hostnamesController) serviceChanged(before, after *cache.Service) {
 	for _, service := range []*cache.Service{before, after} {
 		if service != nil && service.Controller().Kind == v1alpha1.Kind && service.Node() == "" {
@@ -76,7 +78,7 @@ func (c *hostnamesController) serviceChanged(before, after *cache.Service) {
 	}
 }
 
-// localServiceChanged enqueues the EndpointSlices of a LocalService whose spec changed.
+// localServiceChanged enqueues the EndpointSlices in the namespace of a LocalService whose spec changed.
 func (c *hostnamesController) localServiceChanged(before, after *v1alpha1.LocalService) {
 	if after != nil && (before == nil || before.Generation != after.Generation || before.UID != after.UID) {
 		c.loop.AddAfter(reconcile.AllIn(after.Namespace), batchPeriod)
@@ -88,7 +90,7 @@ func (c *hostnamesController) nodeChanged(*cache.Node, *cache.Node) {
 	c.loop.AddAfter(reconcile.AllIn(metav1.NamespaceAll), batchPeriod)
 }
 
-// addAll enqueues the EndpointSlices of a namespace, or of all.
+// addAll enqueues the EndpointSlices of a namespace, or of all namespaces.
 func (c *hostnamesController) addAll(namespace string) {
 	for key := range c.caches.HostnameSlices.Keys() {
 		if namespace == metav1.NamespaceAll || namespace == key.Namespace {
@@ -102,8 +104,8 @@ func (c *hostnamesController) Run(ctx context.Context, workers int) {
 	c.loop.Run(ctx, workers, c.caches.HostnameSlices.Keys())
 }
 
-// sync brings the copy of an EndpointSlice up to date, or deletes one whose source is gone. A key that stands for all
-// EndpointSlices of a namespace enqueues these.
+// sync updates the copy of an EndpointSlice, or deletes a copy whose source is gone. For a key that stands for all
+// EndpointSlices of a namespace, it enqueues each of them.
 func (c *hostnamesController) sync(ctx context.Context, key types.NamespacedName) error {
 	if reconcile.IsAll(key) {
 		c.addAll(key.Namespace)
@@ -118,7 +120,7 @@ func (c *hostnamesController) sync(ctx context.Context, key types.NamespacedName
 		return nil // The garbage collector deletes the copies with their Service.
 	}
 	names := namesOf(c.caches, ls, c.nodeLabelKey)
-	// Not all of them: there may be a thousand, and each has a sync of its own.
+	// Do not list all of them: there may be a thousand, and each has a sync of its own.
 	names.Slices = c.caches.HostnameSlicesNamed(cache.KeyOf(ls), key.Name, plan.CopyName(key.Name),
 		plan.SourceName(key.Name))
 	change := names.Change(key.Name)
@@ -132,11 +134,11 @@ func (c *hostnamesController) sync(ctx context.Context, key types.NamespacedName
 			return nil
 		}
 	}
-	again, isNews, err := c.copies.Write(ctx, ls, &change, names)
+	again, report, err := c.copies.Write(ctx, ls, &change, names)
 	if again == 0 && change.Action != plan.Delete {
 		again = batchPeriod // The watch may never show a copy that is deleted at once, as with Services.
 	}
-	if isNews {
+	if report {
 		c.syncStatus(cache.KeyOf(ls))
 	}
 	if err != nil {
@@ -148,8 +150,8 @@ func (c *hostnamesController) sync(ctx context.Context, key types.NamespacedName
 	return nil
 }
 
-// localServiceOf returns the LocalService of an EndpointSlice or, if that has none, of its copy; nil if there is none
-// with mode Hostnames.
+// localServiceOf returns the LocalService with mode Hostnames that an EndpointSlice or its copy belongs to; nil if
+// there is none.
 func (c *hostnamesController) localServiceOf(key types.NamespacedName) *v1alpha1.LocalService {
 	for _, name := range []string{key.Name, plan.CopyName(key.Name)} {
 		if slice := c.caches.HostnameSlices.Get(key.Namespace, name); slice != nil {

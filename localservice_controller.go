@@ -23,23 +23,23 @@ import (
 )
 
 const (
-	// batchPeriod is how long events of nodes, Services and EndpointSlices are batched before a sync. Those that probably
-	// change only numbers in the status wait for writer.NumbersInterval.
+	// batchPeriod is how long events of nodes, Services and EndpointSlices are batched before a sync. Events that
+	// probably change only numbers in the status wait for writer.NumbersInterval.
 	batchPeriod = 100 * time.Millisecond
 
 	eventServicesWritten = "ServicesWritten"
 )
 
 // localServiceController gives every node its own Service in every LocalService. It watches LocalServices, Nodes
-// (metadata only), Services, and their EndpointSlices, to count the Services with ready endpoints. It owns the Services
-// whose controller reference is a LocalService, and writes them and the status of LocalServices.
+// (metadata only), Services, and their EndpointSlices, to count the Services with ready endpoints. It owns the
+// Services whose controller reference is a LocalService, and writes them and the status of LocalServices.
 //
-// A sync decides from the caches what to write. It waits until they have observed the Services that the last sync
-// wrote, so that nothing else has to be remembered about those. A write that was refused is tried again after a backoff
-// of its own. Before anything is written, the API server must have the same spec, and before a Service is deleted
-// because of its node, the node must be gone or unselected there, too. A sync begins writes for five seconds or, if
-// other work waits for its end, for half a second. What is left is for the next turn: another sync, from the end of the
-// queue, with a new plan. docs/design.md explains the words of a sync, and where each is decided.
+// A sync decides from the caches what to write. It first waits until they have observed the Services that the last
+// sync wrote, so that it need not remember those. A refused write is retried after a backoff of its own. Before
+// anything is written, the API server must have the same spec. Before a Service is deleted because of its node, the
+// node must be gone or unselected on the API server, too. A sync begins writes for five seconds or, if other work
+// waits for its end, for half a second. The rest is left to the next turn: another sync, from the end of the queue,
+// with a new plan. docs/design.md explains the words of a sync, and where each is decided.
 type localServiceController struct {
 	recorder     app.Recorder
 	nodeLabelKey string
@@ -47,8 +47,8 @@ type localServiceController struct {
 	observed     *cache.Observed
 	services     *writer.Services
 	statuses     *writer.Statuses
-	loop         *reconcile.Loop // The hostnames controller adds to it, too, when a copy was refused, or no longer is.
-	// nodeEvents counts the events of nodes that concern any LocalService. When it changes, all turns end as if other
+	loop         *reconcile.Loop // The hostnames controller also adds LocalServices to it: see syncStatus.
+	// nodeEvents counts the events of nodes that affect any LocalService. When it changes, all turns end as if other
 	// work waited.
 	nodeEvents atomic.Int64
 }
@@ -70,9 +70,10 @@ func newLocalServiceController(deps app.Dependencies, writers writer.Dependencie
 		c.caches.HostnameSlices.OnChange(c.hostnameSliceChanged))
 }
 
-// localServiceChanged enqueues a LocalService whose spec has changed, or at a resync. If the spec is the same, probably
-// this controller has written the status: the LocalService is enqueued much later, to repair what others write. At
-// once, an error whose text changes each time would cause a status write, a sync, and so on without end.
+// localServiceChanged enqueues a LocalService whose spec has changed, or at a resync. If the spec is the same, most
+// likely this controller has written the status. Then the LocalService is enqueued much later, to repair external
+// changes. If it were enqueued at once, an error whose text changes each time would cause a status write, a sync, and
+// so on without end.
 func (c *localServiceController) localServiceChanged(before, after *v1alpha1.LocalService) {
 	isUpdate := before != nil && after != nil && after.UID == before.UID
 	isGone := before != nil && !isUpdate
@@ -84,10 +85,11 @@ func (c *localServiceController) localServiceChanged(before, after *v1alpha1.Loc
 		c.loop.AddAfter(cache.KeyOf(after), reconcile.MaxBackoff)
 		return
 	}
-	// One that was deleted is enqueued, too, so that its sync forgets what it has observed.
+	// A deleted LocalService is enqueued, too, so that its sync forgets what it has observed.
 	c.loop.Add(cache.KeyOf(cmp.Or(after, before)))
 }
 
+// nodeChanged enqueues the LocalServices whose Services or names may depend on what changed in a node.
 func (c *localServiceController) nodeChanged(before, after *cache.Node) {
 	var had, has labels.Set // Thousands of LocalServices may look up dozens of labels each.
 	if before != nil {
@@ -100,7 +102,7 @@ func (c *localServiceController) nodeChanged(before, after *cache.Node) {
 		was := before != nil && plan.Selects(ls, before.GetName(), had)
 		is := after != nil && plan.Selects(ls, after.GetName(), has)
 		isHostnames := ls.Spec.Mode == v1alpha1.ModeHostnames // The names may depend on any label of a node.
-		// While it selects no node, a LocalService keeps its Services, each until the node is gone.
+		// A LocalService that selects no node keeps each Service until its node is deleted.
 		hasKeptService := func() bool {
 			name := plan.ServiceName(ls.Name, plan.ForNode, before.GetName())
 			return c.caches.Services.Get(ls.Namespace, name) != nil
@@ -113,8 +115,8 @@ func (c *localServiceController) nodeChanged(before, after *cache.Node) {
 	}
 }
 
-// serviceChanged enqueues the LocalServices that control the Service or want its name. A new Service that a
-// LocalService controls was most likely created by a sync, so that only numbers change.
+// serviceChanged enqueues the LocalServices that control the Service or want its name. If a LocalService controls a
+// new Service, most likely a sync has created it, so only numbers change.
 func (c *localServiceController) serviceChanged(before, after *cache.Service) {
 	delay := batchPeriod
 	if before == nil {
@@ -129,7 +131,8 @@ func (c *localServiceController) serviceChanged(before, after *cache.Service) {
 	}
 }
 
-// endpointsChanged enqueues the LocalService of an EndpointSlice that has, or had, a ready endpoint: numbers change.
+// endpointsChanged enqueues the LocalService of an EndpointSlice that has, or had, a ready endpoint, because numbers
+// change.
 func (c *localServiceController) endpointsChanged(before, after *cache.EndpointSlice) {
 	for _, slice := range []*cache.EndpointSlice{before, after} {
 		if slice != nil && slice.Ready {
@@ -138,7 +141,7 @@ func (c *localServiceController) endpointsChanged(before, after *cache.EndpointS
 	}
 }
 
-// hostnameSliceChanged enqueues the LocalService of an EndpointSlice of mode Hostnames, for its status.
+// hostnameSliceChanged enqueues the LocalService of an EndpointSlice of mode Hostnames, to update its status.
 func (c *localServiceController) hostnameSliceChanged(before, after *cache.HostnameSlice) {
 	for _, slice := range []*cache.HostnameSlice{before, after} {
 		if slice != nil {
@@ -147,7 +150,8 @@ func (c *localServiceController) hostnameSliceChanged(before, after *cache.Hostn
 	}
 }
 
-// addExisting enqueues a LocalService that an EndpointSlice names in a label, if it exists: anybody may write labels.
+// addExisting enqueues a LocalService that the label of an EndpointSlice names, if it exists: anybody can write
+// labels.
 func (c *localServiceController) addExisting(key types.NamespacedName, delay time.Duration) {
 	if c.caches.LocalServices.Get(key.Namespace, key.Name) != nil {
 		c.loop.AddAfter(key, delay)
@@ -159,7 +163,8 @@ func (c *localServiceController) Run(ctx context.Context, workers int) {
 	c.loop.Run(ctx, workers, c.caches.LocalServices.Keys())
 }
 
-// sync plans the Services of a LocalService from the caches, writes what differs, and reports the result in the status.
+// sync plans the Services of a LocalService from the caches, writes the differences, and reports the result in the
+// status.
 func (c *localServiceController) sync(ctx context.Context, key types.NamespacedName) error {
 	if wait := c.observed.Wait(key, c.caches.Services, cache.ObservedTimeout); wait > 0 {
 		return reconcile.Wait(wait)
@@ -203,7 +208,7 @@ func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.
 	})
 }
 
-// report reports what a sync found and did, in an event, the status and its error.
+// report reports what a sync found and did: in an event, in the status, and in the error that it returns.
 func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan,
 	outcome *plan.Outcome) error {
 	if errors.Is(outcome.Stopped, writer.ErrNamespaceTerminating) {
@@ -217,8 +222,8 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 		if outcome.More {
 			summary += "; more follow"
 		}
-		// Middle turns record no event. A turn that gives up does, because the next turn may write nothing. While the
-		// cache does not have the last status, it cannot show that this turn is not the first.
+		// Turns in the middle record no event. A turn that gives up does, because the next turn may write nothing.
+		// Until the cache has observed the last status, it cannot show that this turn is not the first.
 		isMiddle := status.IsMiddle(ls, p, outcome) || outcome.More && !c.isStatusObserved(ls)
 		if outcome.GaveUp || !isMiddle {
 			c.recorder.Record(ls, corev1.EventTypeNormal, eventServicesWritten, summary)
@@ -234,8 +239,8 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 	return errors.Join(statusErr, writer.Err(outcome, cache.KeyOf(ls))) // Refused writes have a backoff of their own.
 }
 
-// withStatus returns a LocalService with the status that the cache has by now, unless its spec has changed: the last
-// status may have arrived while the writes were made.
+// withStatus returns a LocalService with the latest status in the cache, unless its spec has changed: the last status
+// may have arrived while the writes were made.
 func (c *localServiceController) withStatus(ls *v1alpha1.LocalService) *v1alpha1.LocalService {
 	current := c.caches.LocalServices.Get(ls.Namespace, ls.Name)
 	if current != nil && current.UID == ls.UID && current.Generation == ls.Generation {
@@ -244,12 +249,12 @@ func (c *localServiceController) withStatus(ls *v1alpha1.LocalService) *v1alpha1
 	return ls
 }
 
-// isStatusObserved reports whether the cache has the status that was written last.
+// isStatusObserved reports whether the cache has observed the status that was written last.
 func (c *localServiceController) isStatusObserved(ls *v1alpha1.LocalService) bool {
 	return c.observed.Wait(cache.KeyOf(ls), c.caches.LocalServices, cache.StatusTimeout) == 0
 }
 
-// syncAgain enqueues a LocalService for work that no event will lead to. Of several delays, the queue keeps the
+// syncAgain enqueues a LocalService for work that no event will trigger. Of several delays, the queue keeps the
 // shortest. An extra sync is harmless.
 func (c *localServiceController) syncAgain(key types.NamespacedName, outcome *plan.Outcome,
 	statusLater time.Duration) {
@@ -257,11 +262,11 @@ func (c *localServiceController) syncAgain(key types.NamespacedName, outcome *pl
 		c.loop.Add(key)
 	}
 	if outcome.Stored() > 0 {
-		// If somebody deletes a Service right after it was written, the watch may show neither. The next sync waits
-		// until the cache is newer than the write, and then sees that the Service is missing.
+		// If somebody deletes a Service right after it was written, the watch may show neither event. The next sync
+		// waits until the cache is newer than the write, and then observes that the Service is missing.
 		c.loop.AddAfter(key, writer.NumbersInterval)
 	}
-	for _, delay := range []time.Duration{statusLater, outcome.RetryAfter} { // of a write that was early, or refused
+	for _, delay := range []time.Duration{statusLater, outcome.RetryAfter} { // A write was too early, or refused.
 		if delay > 0 {
 			c.loop.AddAfter(key, delay)
 		}

@@ -43,7 +43,7 @@ func run(ctx context.Context, args []string) int {
 	return 0
 }
 
-// controllers are all controllers of an instance.
+// controllers holds all controllers of an instance.
 type controllers struct {
 	localServices *localServiceController
 	hostnames     *hostnamesController
@@ -63,15 +63,15 @@ func makeControllers(deps app.Dependencies) (*controllers, error) {
 	return c, errors.Join(err1, err2, err3)
 }
 
-// newWriters returns what Services, EndpointSlices and statuses are written with. Refusals of EndpointSlices are in the
-// status of their LocalService, too.
+// newWriters returns the dependencies of all writers of Services, EndpointSlices and statuses. They share refusals,
+// because the status of a LocalService also reports refused EndpointSlices.
 func newWriters(deps app.Dependencies) writer.Dependencies {
 	return writer.Dependencies{Kube: deps.Kube, Client: deps.Client, Metadata: deps.Metadata, Caches: deps.Caches,
 		Observed: cache.NewObserved(), Refusals: writer.NewRefusals(), Record: deps.Recorder.Record,
 		Shuffle: deps.Shuffle}
 }
 
-// newControllers makes the controllers, and returns a function that runs them until its context is done.
+// newControllers creates the controllers, and returns a function that runs them until its context is done.
 func newControllers(deps app.Dependencies) (work func(context.Context), err error) {
 	c, err := makeControllers(deps)
 	return c.run, err

@@ -31,25 +31,26 @@ const (
 	eventLabelRefused   = "NodeLabelRefused"
 	eventLabelContested = "NodeLabelContested"
 
-	// labelInterval is the shortest time between two writes of a pod's label, if something else changes it again and
-	// again.
+	// labelInterval is the shortest time between two writes of a pod's label, if something else keeps changing it.
 	labelInterval = time.Second
 )
 
-// podController copies the name of a pod's node into the pod's node label. It watches scheduled Pods, and LocalServices
-// to know which pods to label. It owns only that label, on the pods that a LocalService selects, or on all pods with
-// -label-all-pods. It writes nothing else, never removes a label, and changes none by which the pod's owner selects it.
+// podController copies the name of a pod's node into the pod's node label. It watches scheduled Pods, and
+// LocalServices to know which pods to label. It owns only that label, on the pods that a LocalService selects, or on
+// all pods with -label-all-pods. It writes nothing else, never removes a label, and does not change a label by which
+// the pod's owner selects it.
 type podController struct {
 	labels       *writer.Labels
 	recorder     app.Recorder
 	nodeLabelKey string
-	all          bool // label all pods, not only those that a LocalService selects
+	all          bool // Label all pods, not only those that a LocalService selects.
 	caches       *cache.Caches
 	loop         *reconcile.Loop
 	observed     *cache.Observed
 	complaints   *app.Complaints
-	// judging has a lock for each namespace, chosen by a hash. It is held while a pod is compared with all LocalServices,
-	// so that a tenant with thousands of both takes one processor at most, and others have the rest.
+	// judging holds locks that namespaces share by a hash. A worker holds the lock while it compares a pod with all
+	// LocalServices of the namespace, so that a tenant with thousands of both takes one processor at most, and leaves
+	// the others to other tenants.
 	judging [64]sync.Mutex
 }
 
@@ -72,19 +73,20 @@ func newPodController(deps app.Dependencies) (*podController, error) {
 		c.caches.LocalServices.OnChange(c.localServiceChanged))
 }
 
+// podChanged enqueues a pod that needs the label.
 func (c *podController) podChanged(before, after *cache.Pod) {
-	if before != nil && (after == nil || after.GetUID() != before.GetUID()) { // It is gone, or labelled.
+	if before != nil && (after == nil || after.GetUID() != before.GetUID()) { // The pod was deleted or recreated.
 		c.labels.Refusals.Remove(writer.LabelAttempt(before))
 	}
 	if after == nil {
-		c.observed.Forget(cache.KeyOf(before)) // Its successor has its own writes.
+		c.observed.Forget(cache.KeyOf(before)) // A recreated pod has writes of its own.
 		return
 	}
 	switch {
 	case !after.NeedsLabel():
 	case before == nil || !before.NeedsLabel():
 		c.loop.Add(cache.KeyOf(after))
-	default: // It has been enqueued before, and its owner may change it as often as they like.
+	default: // It was enqueued before, and its owner may change it at any rate.
 		c.loop.AddAfter(cache.KeyOf(after), batchPeriod)
 	}
 }
@@ -165,14 +167,14 @@ func (c *podController) sync(ctx context.Context, key types.NamespacedName) erro
 	return nil
 }
 
-// warn reports a problem with the label of a pod in the log, and in an event of the LocalService that selects the pod,
-// or of the pod if none does. Thousands of pods may have the same problem, so it is reported once in a while, and not
-// for each pod.
+// warn reports a problem with the label of a pod in the log, and in an event of the LocalService that selects the
+// pod, or of the pod if none does. Thousands of pods may have the same problem, so it is reported once in a while,
+// not for each pod.
 func (c *podController) warn(ctx context.Context, ls *v1alpha1.LocalService, p *cache.Pod, reason, note string) {
 	var regarding runtime.Object = p.Regarding()
 	subject := p.GetNamespace()
 	if ls != nil {
-		regarding = &metav1.PartialObjectMetadata{ // With a resource version, each repetition would be an event of its own.
+		regarding = &metav1.PartialObjectMetadata{ // A resource version would make each repetition a new event.
 			TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: v1alpha1.Kind},
 			ObjectMeta: metav1.ObjectMeta{Namespace: ls.Namespace, Name: ls.Name, UID: ls.UID},
 		}
@@ -186,7 +188,7 @@ func (c *podController) warn(ctx context.Context, ls *v1alpha1.LocalService, p *
 	}
 }
 
-// selectedBy returns the oldest of the LocalServices that select a pod, nil if there is none.
+// selectedBy returns the oldest LocalService that selects a pod; nil if none does.
 func (c *podController) selectedBy(p *cache.Pod) (oldest *v1alpha1.LocalService) {
 	judging := &c.judging[maphash.String(seed, p.GetNamespace())%uint64(len(c.judging))]
 	judging.Lock()
@@ -200,7 +202,8 @@ func (c *podController) selectedBy(p *cache.Pod) (oldest *v1alpha1.LocalService)
 	return oldest
 }
 
-// isOlder reports whether a LocalService was created before another one. In the same second, the name decides.
+// isOlder reports whether a LocalService was created before another one. If both were created in the same second, it
+// compares their names.
 func isOlder(ls, than *v1alpha1.LocalService) bool {
 	return cmp.Or(ls.CreationTimestamp.Compare(than.CreationTimestamp.Time), cmp.Compare(ls.Name, than.Name)) < 0
 }
