@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// batchPeriod is how long events of nodes, Services and EndpointSlices are batched before a sync. Events that
-	// probably change only numbers in the status wait for writer.NumbersInterval.
+	// batchPeriod is the time for which events of nodes, Services and EndpointSlices are batched before a sync. Events
+	// that probably change only numbers in the status wait for writer.NumbersInterval.
 	batchPeriod = 100 * time.Millisecond
 
 	eventServicesWritten = "ServicesWritten"

@@ -125,11 +125,11 @@ type Copies struct {
 }
 
 const (
-	// CopyStays is how long a copy outlives its source. If somebody deletes EndpointSlices of the Source, Kubernetes
-	// recreates them, and resolvers must not learn meanwhile that a name does not exist.
+	// CopyStays is the time by which a copy outlives its source. If somebody deletes EndpointSlices of the Source,
+	// Kubernetes recreates them, and resolvers must not learn meanwhile that a name does not exist.
 	CopyStays = 5 * time.Second
-	// sourceSettles is how long after the creation of the Source no copy is deleted: Kubernetes publishes the pods
-	// one EndpointSlice after the other.
+	// sourceSettles is the time after the creation of the Source in which no copy is deleted: Kubernetes publishes
+	// the pods one EndpointSlice after the other.
 	sourceSettles = 30 * time.Second
 )
 

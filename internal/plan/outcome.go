@@ -16,7 +16,7 @@ type Outcome struct {
 	// Refused lists the writes that the API server refused, stored differently (ContestedError), or did not answer in
 	// time: in this turn, or earlier and not due yet. In mode Hostnames, it includes those of EndpointSlices.
 	Refused []error
-	// RetryAfter is how long the first of the refused writes has to wait; 0 if there are none.
+	// RetryAfter is the time until the first of the refused writes is retried; 0 if there are none.
 	RetryAfter time.Duration
 	// Denied is true if RBAC denies writes, but has not done so for long enough to be reported: see IsDenied.
 	Denied bool

@@ -210,7 +210,7 @@ func Renamed(ls *v1alpha1.LocalService, p *plan.Plan) string {
 	return ""
 }
 
-// SummarizeMade says which Services were written, "" for none:
+// SummarizeMade lists the Services that were written, "" for none:
 // "created 1: demo-a; deleted 4: demo-b, demo-c, demo-d and 1 more".
 func SummarizeMade(names map[plan.Action][]string) string {
 	var parts []string
