@@ -11,8 +11,8 @@ processes=()
 for ((i = 0; i < $(nproc); i++)); do
     # With one thread, simultaneous actions happen in nearly the same order each time.
     seed=${SEED:+$((SEED + i))}
-    SEED=$seed SIMULATE=${FOR:-1m} GOMAXPROCS=1 GOGC=1000 bin/simulate/histories -test.run '^TestSimulation$' -test.v \
-      -test.timeout 0 -test.coverprofile "bin/simulate/$i.cover" >"bin/simulate/$i.log" 2>&1 &
+    SEED=$seed SIMULATE=${FOR:-1m} GOMAXPROCS=1 GOGC=off GOMEMLIMIT=1GiB bin/simulate/histories \
+      -test.run '^TestSimulation$' -test.v -test.timeout 0 -test.coverprofile "bin/simulate/$i.cover" >"bin/simulate/$i.log" 2>&1 &
     processes+=($!)
 done
 failed=0

@@ -119,6 +119,28 @@ func (c *customResource) admit(s *APIServer, before, object *v1alpha1.LocalServi
 	return nil
 }
 
+// admitStatus refuses a status that the schema does not allow. Verdicts are cached: statuses differ in times most often.
+func (c *customResource) admitStatus(s *APIServer, object *v1alpha1.LocalService) error {
+	timeless := object.Status.DeepCopy()
+	for i := range timeless.Conditions {
+		timeless.Conditions[i].LastTransitionTime = metav1.Time{}
+	}
+	asked, err := json.Marshal(timeless)
+	if err != nil {
+		return err
+	}
+	kept, known := c.verdicts.Load(string(asked))
+	if !known {
+		kept = &verdict{problems: validation.ValidateCustomResource(field.NewPath("status"), toFields(object)["status"],
+			c.statusSchema)}
+		c.verdicts.Store(string(asked), kept)
+	}
+	if problems := kept.(*verdict).problems; len(problems) > 0 {
+		return s.tables["localservices"].invalid(object.Name, problems...)
+	}
+	return nil
+}
+
 // judge returns the verdict on an object. mode is that of the stored object, "" for none.
 func (c *customResource) judge(mode v1alpha1.Mode, asked []byte) (*verdict, error) {
 	object := map[string]any{}
@@ -159,12 +181,7 @@ func updateLocalService(s *APIServer, subresource string, old, object Object) er
 		status := after.Status
 		*after = *before.DeepCopy()
 		after.Status = status
-		problems := validation.ValidateCustomResource(field.NewPath("status"), toFields(after)["status"],
-			localServices().statusSchema)
-		if len(problems) > 0 {
-			return s.tables["localservices"].invalid(after.Name, problems...)
-		}
-		return nil
+		return localServices().admitStatus(s, after)
 	}
 	after.Status = *before.Status.DeepCopy()
 	if apiequality.Semantic.DeepEqual(before.Spec, after.Spec) {
