@@ -129,16 +129,6 @@ func other(name string, owners []metav1.OwnerReference) []*corev1.Service {
 var addresses = map[string]string{"a": "10.0.0.1", "b": "10.0.0.2", "c": "10.0.0.3", "d": "10.0.0.4",
 	"w": "10.0.0.4", "x": "10.0.0.1", "y": "10.0.0.3", "z": "10.0.0.1"}
 
-// at gives a pod addresses.
-func at(addresses ...string) func(*corev1.Pod) {
-	return func(p *corev1.Pod) {
-		p.Status.PodIPs = nil
-		for _, address := range addresses {
-			p.Status.PodIPs = append(p.Status.PodIPs, corev1.PodIP{IP: address})
-		}
-	}
-}
-
 // pod returns a ready pod of localService with the right label, with some changes.
 func aPod(name, node string, changes ...func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{

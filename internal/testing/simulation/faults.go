@@ -273,8 +273,9 @@ func (o Outcome) error(r *request) error {
 		if r.verb == "create" {
 			name = "" // It is in the body, which an authorizer does not read.
 		}
-		return apierrors.NewForbidden(resource, name, fmt.Errorf("User %q cannot %s resource %q in API group %q in the "+
-			"namespace %q", accountName, r.verb, resource.Resource, resource.Group, r.key.Namespace))
+		text := fmt.Sprintf("User %q cannot %s resource %q in API group %q in the namespace %q", accountName, r.verb,
+			resource.Resource, resource.Group, r.key.Namespace)
+		return apierrors.NewForbidden(resource, name, errors.New(text))
 	case Forbidden:
 		return apierrors.NewForbidden(resource, name, because)
 	case Invalid:
