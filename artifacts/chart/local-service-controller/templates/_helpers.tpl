@@ -35,7 +35,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end }}
 {{- end }}
 
-{{- /* The labels of the policies for the node label, by which they can be deleted without their files. */ -}}
+{{- /* The labels of the policies for the node label, also of those that are installed beside a release of the chart. */ -}}
 {{- define "lsc.nodeLabelPolicyLabels" -}}
 {{- if eq .Release.Service "Helm" }}{{ include "lsc.labels" . }}{{ else }}app.kubernetes.io/name: {{ include "lsc.name" . }}{{ end }}
 {{- end }}
