@@ -100,7 +100,7 @@ func (l *Labels) checkMayChange(ctx context.Context, p *cache.Pod, current strin
 	case err != nil && ClassOf(err) == Transient:
 		return fmt.Errorf("read %s: %w", name, err)
 	case err != nil:
-		return refuse("%s may select the pod by that, and cannot be read: %v. %s", stays, err, advice)
+		return refuse("%s may select the pod by that, and cannot be read: %w. %s", stays, err, advice)
 	case slices.Contains(keys, l.Key):
 		return refuse("%s selects the pod by that, and would replace it. %s", stays, advice)
 	}
