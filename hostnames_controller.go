@@ -50,11 +50,11 @@ func newHostnamesController(deps app.Dependencies, writers writer.Dependencies,
 func (c *hostnamesController) sliceChanged(before, after *cache.HostnameSlice) {
 	switch {
 	case after == nil:
-		c.add(before.GetNamespace(), plan.CopyName(plan.SourceName(before.GetName())), batchPeriod)
+		c.add(before.GetNamespace(), plan.CopyName(plan.SourceName(before.GetName())), reconcile.BatchPeriod)
 	case after.Manager() == plan.KubernetesSliceManager:
 		c.add(after.GetNamespace(), after.GetName(), 0)
 	default:
-		c.add(after.GetNamespace(), after.GetName(), batchPeriod) // Something may keep changing it.
+		c.add(after.GetNamespace(), after.GetName(), reconcile.BatchPeriod) // Something may keep changing it.
 	}
 }
 
@@ -73,7 +73,7 @@ func (c *hostnamesController) add(namespace, name string, delay time.Duration) {
 func (c *hostnamesController) serviceChanged(before, after *cache.Service) {
 	for _, service := range []*cache.Service{before, after} {
 		if service != nil && service.Controller().Kind == v1alpha1.Kind && service.Node() == "" {
-			c.loop.AddAfter(reconcile.AllIn(service.GetNamespace()), batchPeriod)
+			c.loop.AddAfter(reconcile.AllIn(service.GetNamespace()), reconcile.BatchPeriod)
 		}
 	}
 }
@@ -81,13 +81,13 @@ func (c *hostnamesController) serviceChanged(before, after *cache.Service) {
 // localServiceChanged enqueues the EndpointSlices in the namespace of a LocalService whose spec changed.
 func (c *hostnamesController) localServiceChanged(before, after *v1alpha1.LocalService) {
 	if after != nil && (before == nil || before.Generation != after.Generation || before.UID != after.UID) {
-		c.loop.AddAfter(reconcile.AllIn(after.Namespace), batchPeriod)
+		c.loop.AddAfter(reconcile.AllIn(after.Namespace), reconcile.BatchPeriod)
 	}
 }
 
 // nodeChanged enqueues the EndpointSlices of all LocalServices: their names may depend on the labels of any node.
 func (c *hostnamesController) nodeChanged(*cache.Node, *cache.Node) {
-	c.loop.AddAfter(reconcile.AllIn(metav1.NamespaceAll), batchPeriod)
+	c.loop.AddAfter(reconcile.AllIn(metav1.NamespaceAll), reconcile.BatchPeriod)
 }
 
 // addAll enqueues the EndpointSlices of a namespace, or of all namespaces.
@@ -119,7 +119,7 @@ func (c *hostnamesController) sync(ctx context.Context, key types.NamespacedName
 		c.observed.Forget(key)
 		return nil // The garbage collector deletes the copies with their Service.
 	}
-	names := namesOf(c.caches, ls, c.nodeLabelKey)
+	names := c.caches.Names(ls, c.nodeLabelKey)
 	// Do not list all of them: there may be a thousand, and each has a sync of its own.
 	names.Slices = c.caches.HostnameSlicesNamed(cache.KeyOf(ls), key.Name, plan.CopyName(key.Name),
 		plan.SourceName(key.Name))
@@ -136,7 +136,7 @@ func (c *hostnamesController) sync(ctx context.Context, key types.NamespacedName
 	}
 	again, report, err := c.copies.Write(ctx, ls, &change, names)
 	if again == 0 && change.Action != plan.Delete {
-		again = batchPeriod // The watch may never show a copy that is deleted at once, as with Services.
+		again = reconcile.BatchPeriod // The watch may never show a copy that is deleted at once, as with Services.
 	}
 	if report {
 		c.syncStatus(cache.KeyOf(ls))
@@ -162,10 +162,4 @@ func (c *hostnamesController) localServiceOf(key types.NamespacedName) *v1alpha1
 		}
 	}
 	return nil
-}
-
-// namesOf returns the names of a LocalService, without its EndpointSlices.
-func namesOf(caches *cache.Caches, ls *v1alpha1.LocalService, nodeLabelKey string) *plan.Names {
-	return plan.NamesOf(ls, nodeLabelKey, caches.Nodes.Named(ls), caches.Nodes.Labels(),
-		func(name string) plan.Service { return caches.Services.Lookup(ls.Namespace, name) })
 }

@@ -22,13 +22,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-const (
-	// batchPeriod is the time for which events of nodes, Services and EndpointSlices are batched before a sync. Events
-	// that probably change only numbers in the status wait for writer.NumbersInterval.
-	batchPeriod = 100 * time.Millisecond
-
-	eventServicesWritten = "ServicesWritten"
-)
+const eventServicesWritten = "ServicesWritten"
 
 // localServiceController gives every node its own Service in every LocalService. It watches LocalServices, Nodes
 // (metadata only), Services, and their EndpointSlices, to count the Services with ready endpoints. It owns the
@@ -110,7 +104,7 @@ func (c *localServiceController) nodeChanged(before, after *cache.Node) {
 		differs := was && is && plan.DiffersFor(ls, had, has)
 		if was != is || differs || isHostnames || after == nil && hasKeptService() {
 			c.nodeEvents.Add(1)
-			c.loop.AddAfter(cache.KeyOf(ls), batchPeriod)
+			c.loop.AddAfter(cache.KeyOf(ls), reconcile.BatchPeriod)
 		}
 	}
 }
@@ -118,7 +112,7 @@ func (c *localServiceController) nodeChanged(before, after *cache.Node) {
 // serviceChanged enqueues the LocalServices that control the Service or want its name. If a LocalService controls a
 // new Service, most likely a sync has created it, so only numbers change.
 func (c *localServiceController) serviceChanged(before, after *cache.Service) {
-	delay := batchPeriod
+	delay := reconcile.BatchPeriod
 	if before == nil {
 		if owner := after.Controller(); owner.IsLocalService() {
 			delay = writer.NumbersInterval
@@ -145,7 +139,7 @@ func (c *localServiceController) endpointsChanged(before, after *cache.EndpointS
 func (c *localServiceController) hostnameSliceChanged(before, after *cache.HostnameSlice) {
 	for _, slice := range []*cache.HostnameSlice{before, after} {
 		if slice != nil {
-			c.addExisting(slice.LocalService(), batchPeriod)
+			c.addExisting(slice.LocalService(), reconcile.BatchPeriod)
 		}
 	}
 }
@@ -194,7 +188,7 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 // plan computes the plan of a LocalService from the caches.
 func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.Templates,
 	owned map[string]plan.Service) plan.Plan {
-	names := namesOf(c.caches, ls, c.nodeLabelKey)
+	names := c.caches.Names(ls, c.nodeLabelKey)
 	names.Slices = c.caches.HostnameSlicesOf(cache.KeyOf(ls))
 	return plan.Compute(plan.Input{
 		Templates:   templates,

@@ -188,7 +188,7 @@ func TestNodeEvents(t *testing.T) {
 			c.endpoint.Break("nodes", true)
 		}, nil},
 		"recreated at once": {func(c *cluster) { recreate(c, time.Millisecond) }, nil},
-		"recreated later": {func(c *cluster) { recreate(c, 2*batchPeriod) }, []string{"create services demo-node1",
+		"recreated later": {func(c *cluster) { recreate(c, 2*reconcile.BatchPeriod) }, []string{"create services demo-node1",
 			"delete services demo-node1", "update localservices/status demo 1/1 Ready",
 			"update localservices/status demo 2/2 Ready"}},
 	})
@@ -806,7 +806,7 @@ func TestNodeFanoutIsMeasured(t *testing.T) {
 		c.start()
 		expect("the start, long after everything else was created", 0, 0, 0)
 		c.create(testNode("new"))
-		expect("a node joins", 1, batchPeriod, batchPeriod+2*time.Second)
+		expect("a node joins", 1, reconcile.BatchPeriod, reconcile.BatchPeriod+2*time.Second)
 		c.label("old", "disk=ssd")
 		expect("a LocalService begins to select an old node", 0, 0, 0)
 		c.remove(get[*corev1.Service](c, "demo-old"))

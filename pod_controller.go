@@ -87,7 +87,7 @@ func (c *podController) podChanged(before, after *cache.Pod) {
 	case before == nil || !before.NeedsLabel():
 		c.loop.Add(cache.KeyOf(after))
 	default: // It was enqueued before, and its owner may change it at any rate.
-		c.loop.AddAfter(cache.KeyOf(after), batchPeriod)
+		c.loop.AddAfter(cache.KeyOf(after), reconcile.BatchPeriod)
 	}
 }
 
@@ -97,7 +97,7 @@ func (c *podController) localServiceChanged(before, after *v1alpha1.LocalService
 		before != nil && plan.LabelsPods(before) && maps.Equal(before.Spec.Selector, after.Spec.Selector) {
 		return
 	}
-	c.loop.AddAfter(reconcile.AllIn(after.Namespace), batchPeriod)
+	c.loop.AddAfter(reconcile.AllIn(after.Namespace), reconcile.BatchPeriod)
 }
 
 // Run runs the workers until ctx is done, and returns when all have stopped. The caches must be filled.

@@ -197,6 +197,12 @@ func (c *Caches) LocalServicesOf(service *Service) (keys []types.NamespacedName)
 	return keys
 }
 
+// Names returns the names of a LocalService in mode Hostnames, without its EndpointSlices.
+func (c *Caches) Names(ls *v1alpha1.LocalService, nodeLabelKey string) *plan.Names {
+	return plan.NamesOf(ls, nodeLabelKey, c.Nodes.Named(ls), c.Nodes.Labels(),
+		func(name string) plan.Service { return c.Services.Lookup(ls.Namespace, name) })
+}
+
 // HostnameSlicesOf returns the EndpointSlices of a LocalService of mode Hostnames, according to their labels, by name.
 func (c *Caches) HostnameSlicesOf(ls types.NamespacedName) map[string]plan.EndpointSlice {
 	objs := c.HostnameSlices.byIndex(ls.Namespace, byLocalService, ls.String())

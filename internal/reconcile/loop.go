@@ -24,6 +24,8 @@ const (
 	// minBackoff delays the first retry of a failed key. The delay doubles with each failure, up to maxBackoff. That
 	// is short, because no event reports that an outage of the API server is over.
 	minBackoff, maxBackoff = 5 * time.Millisecond, 5 * time.Second
+	// BatchPeriod is the time for which events are batched before a sync.
+	BatchPeriod = 100 * time.Millisecond
 	// MaxBackoff is the longest delay before anything that was refused, or panicked, is retried.
 	MaxBackoff = 2 * time.Minute
 )
