@@ -77,21 +77,9 @@ func (p *plugin) run(args []string) int {
 	return 0
 }
 
-// exactArgs is cobra.ExactArgs, with the usage in its error, and where to find what is missing: a LocalService or a
-// node.
-func exactArgs(n int) cobra.PositionalArgs {
-	return withUsage(func(cmd *cobra.Command, args []string) error {
-		err := cobra.ExactArgs(n)(cmd, args)
-		switch {
-		case len(args) >= n:
-			return err
-		case len(args) == 0:
-			return fmt.Errorf("%w: `kubectl get localservices` lists the names", err)
-		}
-		return fmt.Errorf("%w: `kubectl localservice nodes %s` lists the nodes", err, argName(args[0]))
-	})
-}
+func exactArgs(n int) cobra.PositionalArgs { return withUsage(cobra.ExactArgs(n)) }
 
+// withUsage adds the usage to the errors of a check.
 func withUsage(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {

@@ -168,55 +168,31 @@ func TestURL(t *testing.T) {
 	}
 }
 
-// TestURLWithDots: the name of a node may be typed as it is, or with dashes. It never leads to another node.
+// TestURLWithDots: a name of two nodes leads to the node that has it, and to no other.
 func TestURLWithDots(t *testing.T) {
-	f := newFixture(t, service("s-x-y", "x.y"), slice("s-x-y"))
-	f.localServices = fake.NewClientset(localService("s", "", v1alpha1.ServicePort{Port: 80}))
-	for _, node := range []string{"x.y", "x-y"} {
-		if code, stdout, stderr := f.run(t, "url", "s", node); code != 0 || stdout != "http://s-x-y.default:80\n" {
-			t.Errorf("%s: %d, %q, %q", node, code, stdout, stderr)
-		}
-	}
-	f = newFixture(t, service("s-x-y", "x.y"), slice("s-x-y"),
-		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "x-y"}})
-	f.localServices = fake.NewClientset(localService("s", "", v1alpha1.ServicePort{Port: 80}))
-	if code, stdout, stderr := f.run(t, "url", "s", "x-y"); code == 0 || stdout != "" ||
-		!strings.Contains(stderr, "because the name is that of node x.y: see") {
-		t.Errorf("the name of another node: %d, %q, %q", code, stdout, stderr)
-	}
-	fail(&f.kube.Fake, "nodes", forbidden) // Whether there is another node is not known.
-	if code, stdout, _ := f.run(t, "url", "s", "x-y"); code == 0 || stdout != "" {
-		t.Errorf("nodes may not be read: %d, %q", code, stdout)
-	}
-	f = newFixture(t, service("s-x-y", "x-y"), slice("s-x-y"))
-	f.localServices = fake.NewClientset(localService("s", "", v1alpha1.ServicePort{Port: 80}))
-	if code, stdout, stderr := f.run(t, "url", "s", "x.y"); code == 0 || stdout != "" ||
-		!strings.Contains(stderr, "has no Service s-x-y for a node x.y, because the name is that of node x-y: see") {
-		t.Errorf("%d, %q, %q", code, stdout, stderr)
-	}
-}
-
-// TestURLWithDotsHostnames is TestURLWithDots for mode Hostnames.
-func TestURLWithDotsHostnames(t *testing.T) {
 	ls := localService("s", "", v1alpha1.ServicePort{Port: 80})
-	ls.Spec.Mode = v1alpha1.ModeHostnames
-	source, published := templates(ls)[0].Service(""), templates(ls)[1].Service("")
-	for _, c := range []struct{ selected, other, name, want string }{
-		{"x.y", "", "x.y", "http://x-y.s.default:80\n"},
-		{"x.y", "", "x-y", "http://x-y.s.default:80\n"},
-		{"x.y", "x-y", "x-y", ""},
-		{"x-y", "x.y", "x.y", ""},
+	ls.Spec.NodeSelector = nil
+	hostnames := ls.DeepCopy()
+	hostnames.Spec.Mode = v1alpha1.ModeHostnames
+	source, published := templates(hostnames)[0].Service(""), templates(hostnames)[1].Service("")
+	node := func(name string) *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}} }
+	for _, c := range []struct {
+		ls          *v1alpha1.LocalService
+		nodes       []runtime.Object
+		asked, want string
+	}{
+		{ls, []runtime.Object{node("x.y"), service("s-x-y", "x.y")}, "x.y", "http://s-x-y.default:80\n"},
+		{ls, []runtime.Object{node("x.y"), service("s-x-y", "x.y")}, "x-y", "no name for a node x-y: see"},
+		{ls, []runtime.Object{node("x.y"), node("x-y"), service("s-x-y", "x-y")}, "x-y", "http://s-x-y.default:80\n"},
+		{ls, []runtime.Object{node("x.y"), node("x-y"), service("s-x-y", "x-y")}, "x.y", "the name is that of node x-y"},
+		{hostnames, []runtime.Object{node("x.y"), source, published}, "x.y", "http://x-y.s.default:80\n"},
+		{hostnames, []runtime.Object{node("x.y"), node("x-y"), source, published}, "x.y", "the name is that of node x-y"},
 	} {
-		ls.Spec.NodeSelector = map[string]string{"disk": "ssd"}
-		nodes := []runtime.Object{source, published,
-			&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: c.selected, Labels: ls.Spec.NodeSelector}}}
-		if c.other != "" {
-			nodes = append(nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: c.other}})
-		}
-		f := newFixture(t, nodes...)
-		f.localServices = fake.NewClientset(ls)
-		code, stdout, stderr := f.run(t, "url", "s", c.name)
-		if stdout != c.want || (code == 0) != (c.want != "") {
+		f := newFixture(t, c.nodes...)
+		f.localServices = fake.NewClientset(c.ls)
+		code, stdout, stderr := f.run(t, "url", "s", c.asked)
+		if isURL := strings.HasPrefix(c.want, "http"); isURL != (code == 0) || isURL && stdout != c.want ||
+			!strings.Contains(stdout+stderr, c.want) {
 			t.Errorf("%+v: %d, %q, %q", c, code, stdout, stderr)
 		}
 	}
@@ -337,7 +313,7 @@ func TestExternalURL(t *testing.T) {
 	} {
 		f := newFixture(t, c.service)
 		f.localServices = fake.NewClientset(localService("s", "", v1alpha1.ServicePort{Name: "http", Port: 80}))
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n6"},
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n6", Labels: map[string]string{"disk": "ssd"}},
 			Status: corev1.NodeStatus{Addresses: c.addresses}}
 		if err := f.kube.Tracker().Update(corev1.SchemeGroupVersion.WithResource("nodes"), node, ""); err != nil {
 			t.Fatal(err)
@@ -373,20 +349,18 @@ func TestErrors(t *testing.T) {
 		want     string
 	}{
 		{args: "nodes --dns-service a/b demo", want: "set --dns, too"},
-		{args: "url", want: "received 0: `kubectl get localservices` lists the names\n" +
-			"Usage: kubectl localservice url NAME NODE…See 'kubectl"},
+		{args: "url", want: "received 0\nUsage: kubectl localservice url NAME NODE…See 'kubectl"},
 		{args: "nodes demo demo", want: "at most 1 arg…Usage: kubectl localservice nodes [NAME]"},
 		{args: "nodes demo -A", want: "leave out either the name or -A"},
-		{args: "url demo", want: "received 1: `kubectl localservice nodes demo` lists the nodes\n" +
-			"Usage: kubectl localservice url NAME NODE"},
+		{args: "url demo", want: "received 1\nUsage: kubectl localservice url NAME NODE"},
 		{args: "version demo", want: "received 1\nUsage"},
 		{args: "nodes demo --frob", want: "unknown flag: --frob…See 'kubectl localservice nodes -h'"},
 		{args: "frob", want: `unknown command "frob" for "kubectl localservice"`},
 		{args: "nodes demo -o xml", want: `output format "xml", allowed formats are: …,json,…,yaml`},
 		{args: "nodes nix -n other", want: "no LocalService other/nix: …`kubectl get localservices -n other`"},
-		{args: "url demo n7", want: "no Service demo-n7 …: see `kubectl localservice nodes demo -n default`"},
-		{args: "url demo n5", want: "no Service demo-n5 …, because the name is taken by another " +
-			"Service: see `kubectl localservice nodes demo -n default`"},
+		{args: "url demo n7", want: "no name for a node n7: see `kubectl localservice nodes demo -n default`"},
+		{args: "url demo n5", want: "no name for a node n5: the name is taken by a Service without an owner…" +
+			"see `kubectl localservice nodes demo -n default`"},
 		{args: "url demo n1 --port x", want: "has no port x: choose one of http 80, metrics 9090"},
 		{args: "url no-ports n1", want: "names no ports: choose one of the pods' with --port"},
 		{args: "url headless n1", want: "the pods' own port web…see `kubectl localservice nodes headless -n"},

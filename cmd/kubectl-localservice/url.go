@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,14 +11,12 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
-	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
 // urlFlags holds the flags of url.
@@ -77,7 +74,16 @@ func (p *plugin) url(ctx context.Context, name, node string, flags *urlFlags) er
 	if err != nil {
 		return err
 	}
-	host, number, err := c.address(ctx, ls, node, port, flags.external)
+	n, err := c.named(ctx, ls, node)
+	if err != nil {
+		return err
+	}
+	host, number := n.Name()+"."+ls.Namespace, int32(0)
+	if flags.external {
+		host, number, err = c.externalAddress(ctx, ls, n, port)
+	} else {
+		number, err = c.portOfClients(ctx, ls, port, n.Service)
+	}
 	if err != nil {
 		return err
 	}
@@ -89,99 +95,41 @@ func (p *plugin) url(ctx context.Context, name, node string, flags *urlFlags) er
 	return err
 }
 
-// address returns the host and the port of a node's name.
-func (c *cluster) address(ctx context.Context, ls *v1alpha1.LocalService, node string, port *v1alpha1.ServicePort,
-	external bool) (host string, number int32, err error) {
-	isHostnames := ls.Spec.Mode == v1alpha1.ModeHostnames
-	switch {
-	case external && isHostnames:
+// externalAddress returns where clients outside the cluster reach the Service of a node.
+func (c *cluster) externalAddress(ctx context.Context, ls *v1alpha1.LocalService, n *diagnose.Node,
+	port *v1alpha1.ServicePort) (host string, number int32, err error) {
+	if ls.Spec.Mode == v1alpha1.ModeHostnames {
 		return "", 0, errors.New("mode Hostnames is for clients inside the cluster: clients outside reach a node's name " +
 			"only in mode Services, with spec.type NodePort or LoadBalancer")
-	case isHostnames:
-		n, err := c.named(ctx, ls, node)
-		if err != nil {
-			return "", 0, err
-		}
-		number, err = c.portOfClients(ctx, ls, port, n.Service)
-		return n.Name() + "." + ls.Namespace, number, err
 	}
-	service, err := c.service(ctx, ls, node)
-	if err != nil {
-		return "", 0, err
+	if len(n.LoadBalancer) > 0 {
+		return n.LoadBalancer[0], port.Port, nil
 	}
-	if external {
-		return c.externalAddress(ctx, service, node, port)
-	}
-	number, err = c.portOfClients(ctx, ls, port, service.Name)
-	return service.Name + "." + ls.Namespace, number, err
-}
-
-// externalAddress returns where clients outside the cluster reach the Service of a node.
-func (c *cluster) externalAddress(ctx context.Context, service *corev1.Service, node string,
-	port *v1alpha1.ServicePort) (host string, number int32, err error) {
-	for _, ingress := range service.Status.LoadBalancer.Ingress {
-		return cmp.Or(ingress.IP, ingress.Hostname), port.Port, nil
-	}
-	for i := range service.Spec.Ports {
-		if p := &service.Spec.Ports[i]; p.Name == port.Name && p.Port == port.Port {
+	for _, p := range n.Ports {
+		if p.Name == port.Name && p.Port == port.Port {
 			number = p.NodePort
 		}
 	}
-	if number == 0 && service.Spec.Type == corev1.ServiceTypeLoadBalancer {
-		return "", 0, fmt.Errorf("the load balancer of Service %s has no address yet: see kubectl describe service -n %s %s",
-			service.Name, service.Namespace, service.Name)
-	}
 	if number == 0 {
 		return "", 0, fmt.Errorf("no address for clients outside the cluster in Service %s: set spec.type of the "+
-			"LocalService to NodePort or LoadBalancer", service.Name)
+			"LocalService to NodePort or LoadBalancer, or wait for the load balancer", n.Service)
 	}
-	node = cmp.Or(service.Annotations[v1alpha1.NodeAnnotationKey], node)
-	object, err := c.kube.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+	node, err := c.kube.CoreV1().Nodes().Get(ctx, n.Node, metav1.GetOptions{})
 	if err != nil {
 		return "", 0, err
 	}
 	for _, kind := range []corev1.NodeAddressType{corev1.NodeExternalIP, corev1.NodeInternalIP} {
-		for _, address := range object.Status.Addresses {
+		for _, address := range node.Status.Addresses {
 			if address.Type == kind {
 				return address.Address, number, nil
 			}
 		}
 	}
-	return "", 0, fmt.Errorf("node %s has no address: look at its status with `kubectl get node %s -o wide`", node, node)
+	return "", 0, fmt.Errorf("node %s has no address: look at its status with `kubectl get node %[1]s -o wide`", n.Node)
 }
 
 func seeNodes(ls *v1alpha1.LocalService) string {
 	return fmt.Sprintf("see `kubectl localservice nodes %s -n %s`", ls.Name, ls.Namespace)
-}
-
-// service returns the Service of a node in mode Services.
-func (c *cluster) service(ctx context.Context, ls *v1alpha1.LocalService, node string) (*corev1.Service, error) {
-	name := naming.ServiceName(ls.Name, node)
-	found, err := c.kube.CoreV1().Services(ls.Namespace).Get(ctx, name, metav1.GetOptions{})
-	why := ""
-	switch {
-	case err == nil && metav1.IsControlledBy(found, ls):
-		holder := cmp.Or(found.Annotations[v1alpha1.NodeAnnotationKey], node)
-		if holder == node {
-			return found, nil
-		}
-		if naming.Hostname(holder) == node && c.isNoNode(ctx, node) {
-			return found, nil
-		}
-		why = ", because the name is that of node " + holder
-	case err == nil:
-		why = ", because the name is taken by another Service"
-	case !apierrors.IsNotFound(err):
-		return nil, err
-	}
-	return nil, fmt.Errorf("LocalService %s/%s has no Service %s for a node %s%s: %s", ls.Namespace, ls.Name, name, node,
-		why, seeNodes(ls))
-}
-
-// isNoNode reports whether there is no node of a name, so that it stands for one with dots instead of dashes.
-func (c *cluster) isNoNode(ctx context.Context, name string) bool {
-	_, err := c.kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-	return apierrors.IsNotFound(err)
 }
 
 // namesOf returns the names of a LocalService, without its pods.
@@ -194,7 +142,7 @@ func (c *cluster) namesOf(ctx context.Context, ls *v1alpha1.LocalService) (*diag
 	return o.list(ctx, ls, o.input(ls.Namespace)), nil
 }
 
-// named returns the name of a node in mode Hostnames; with groupBy, node is a group.
+// named returns the name of a node; with groupBy, node is a group.
 func (c *cluster) named(ctx context.Context, ls *v1alpha1.LocalService, node string) (*diagnose.Node, error) {
 	what := "node " + node
 	if ls.Spec.GroupBy != "" {
@@ -205,14 +153,9 @@ func (c *cluster) named(ctx context.Context, ls *v1alpha1.LocalService, node str
 		return nil, err
 	}
 	for i := range list.Items {
-		n := &list.Items[i]
-		isOther := n.Node != node && n.Hostname == node
-		switch {
-		case isOther && ls.Spec.GroupBy == "" && !c.isNoNode(ctx, node):
-			what += ", because the name is that of node " + n.Node
-		case (isOther || n.Node == node) && n.HasService:
+		if n := &list.Items[i]; n.Node == node && n.HasService {
 			return n, nil
-		case n.Node == node:
+		} else if n.Node == node {
 			what += ": " + n.Message
 		}
 	}
