@@ -3,11 +3,11 @@ package main
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
@@ -29,27 +29,17 @@ const (
 type around struct {
 	*cluster
 
-	mu   *sync.Mutex
-	seen map[string]seen // by namespace and name
+	seen *utilcache.Expiring // by namespace, name and selector
 }
-
-type seen struct {
-	*diagnose.Around
-	at time.Time
-}
-
-func newAround(c *cluster) around { return around{c, &sync.Mutex{}, map[string]seen{}} }
 
 // of returns what is around a LocalService, as it was at most a minute ago.
 func (a *around) of(ctx context.Context, ls *v1alpha1.LocalService) *diagnose.Around {
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	key := cache.MetaObjectToName(ls).String() + " " + labels.FormatLabels(ls.Spec.Selector)
-	if before, found := a.seen[key]; found && time.Since(before.at) < aroundLasts {
-		return before.Around
+	if before, found := a.seen.Get(key); found {
+		return before.(*diagnose.Around)
 	}
 	now := a.look(ctx, ls)
-	a.seen[key] = seen{now, time.Now()}
+	a.seen.Set(key, now, aroundLasts)
 	return now
 }
 

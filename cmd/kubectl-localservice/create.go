@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -35,9 +34,6 @@ const (
 	dryRunClient = "client"
 	dryRunServer = "server"
 )
-
-// maxPorts limits the ports that a LocalService lists.
-const maxPorts = 100
 
 // createManager is the field manager of kubectl create.
 const createManager = "kubectl-create"
@@ -119,9 +115,6 @@ func (p *plugin) create(ctx context.Context, name string, flags *createFlags) er
 			return err
 		}
 		ls, err = c.localServices.LocalserviceV1alpha1().LocalServices(c.namespace).Create(ctx, ls, options)
-		if apierrors.IsInvalid(err) && len(flags.ports) > maxPorts {
-			return fmt.Errorf("%w. With --headless and without --port, the names lead to every port of the pods", err)
-		}
 		if err != nil {
 			return known(err)
 		}

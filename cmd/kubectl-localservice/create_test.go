@@ -2,14 +2,12 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -149,10 +147,4 @@ func TestCreateErrors(t *testing.T) {
 	fail(&f.localServices.Fake, "localservices", apierrors.NewForbidden(v1alpha1.Resource("localservices"), "x",
 		errors.New(`User "jane" cannot create resource "localservices"`)))
 	f.wantError(t, `error: forbidden, ask…User "jane" cannot create`, "create", "x", "--selector", "a=b")
-	many := strings.Fields("create x --selector a=b")
-	for i := range maxPorts + 1 {
-		many = append(many, fmt.Sprintf("--port=p%d=%d", i, i+1))
-	}
-	fail(&f.localServices.Fake, "localservices", apierrors.NewInvalid(schema.GroupKind{Kind: "LocalService"}, "x", nil))
-	f.wantError(t, "With --headless and without --port, the names lead to every port", many...)
 }

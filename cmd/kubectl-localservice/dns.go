@@ -3,21 +3,16 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/miekg/dns"
 	"golang.org/x/sync/errgroup"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -95,7 +90,7 @@ func (c *cluster) connectDNS(ctx context.Context, service string) (server diagno
 	list, err := c.kube.DiscoveryV1().EndpointSlices(namespace).List(ctx,
 		metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + name})
 	if err != nil {
-		return server, "", needs("list endpointslices", namespace, err)
+		return server, "", err
 	}
 	podName, port, hasReady := dnsPod(list.Items)
 	switch {
@@ -108,7 +103,7 @@ func (c *cluster) connectDNS(ctx context.Context, service string) (server diagno
 	}
 	pod, err := c.kube.CoreV1().Pods(namespace).Get(ctx, podName, metav1.GetOptions{})
 	if err != nil {
-		return server, "", needs("get pods", namespace, err)
+		return server, "", err
 	}
 	var images []string
 	for i := range pod.Spec.Containers {
@@ -118,29 +113,9 @@ func (c *cluster) connectDNS(ctx context.Context, service string) (server diagno
 		KubeDNS: diagnose.IsKubeDNS(images...)}
 	address, err = c.forward(ctx, namespace, podName, port)
 	if err != nil {
-		err = c.explainForward(ctx, namespace, fmt.Errorf("forward a port to pod %s/%s: %w", namespace, podName, err))
+		err = fmt.Errorf("forward a port to pod %s/%s: %w", namespace, podName, err)
 	}
 	return server, address, err
-}
-
-// needs says which permission --dns needs, if that is why a request failed.
-func needs(what, namespace string, err error) error {
-	if !apierrors.IsForbidden(err) {
-		return fmt.Errorf("%s in namespace %s: %w", what, namespace, err)
-	}
-	return fmt.Errorf("forbidden, you need %q in namespace %s: ask for it, or leave out --dns", what, namespace)
-}
-
-// explainForward says that a permission is missing, if so. The type of the error does not show it.
-func (c *cluster) explainForward(ctx context.Context, namespace string, err error) error {
-	review, reviewErr := c.kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
-		&authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "create",
-				Resource: string(corev1.ResourcePods), Subresource: "portforward"}}}, metav1.CreateOptions{})
-	if reviewErr != nil || review.Status.Allowed {
-		return err
-	}
-	return needs("create pods/portforward", namespace, apierrors.NewForbidden(corev1.Resource("pods"), "", err))
 }
 
 // dnsPod returns the first ready pod, and its port for DNS by TCP; "" if there is none. hasReady is whether any pod is
@@ -217,7 +192,7 @@ func askOnConnection(ctx context.Context, server string, names []string, replies
 		}
 	}
 	for _, reply := range pending {
-		reply.Failure = whyNoReply(cmp.Or(ctx.Err(), err))
+		reply.Failure = cmp.Or(ctx.Err(), err).Error()
 	}
 }
 
@@ -235,15 +210,4 @@ func addReply(to *diagnose.DNSReply, reply *dns.Msg) {
 			to.Addresses = append(to.Addresses, record.AAAA.String())
 		}
 	}
-}
-
-// whyNoReply says why a connection has ended.
-func whyNoReply(err error) string {
-	switch {
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
-		return "none came in time"
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return "the connection was closed; is TCP port 53 of the server's pod open?"
-	}
-	return err.Error()
 }

@@ -27,46 +27,18 @@ type nodesFlags struct {
 	output                                         *genericclioptions.PrintFlags
 }
 
-const nodesHelp = `Show, for every node that a LocalService selects, the node's Service, or with mode: Hostnames its
-name, how many of its endpoints are ready, and if not all are well, why. Without NAME, show all LocalServices of the
-namespace. The reasons are:
+const nodesHelp = `Show, for every node that a LocalService selects, its name, how many endpoints of the name are
+ready, and if not all are well, why. Without NAME, show all LocalServices of the namespace. The reasons are:
 
 %s
-The table shows the cause of each, and below it, once for all nodes with that cause, what does not fit into the table and
-what to do. -o wide has all in one line, and DNS names, pods and addresses. A line has the numbers of
-kubectl get localservices, as they are now. In -o json and -o yaml they are in the field summary of the list, and each
-item has the fields reason (one of these words), state, cause, act, and message, which has both with the pods that they
-are about. All but state are empty where all is well. With spec.groupBy, there is an item for each group of nodes. For
-several LocalServices, the output is a List with a list for each.
+The table shows the cause of each and below it, once for all nodes with that cause, what to do. -o wide has all in one
+line. -o json and -o yaml have the same as fields, which keep their names, and -o name has the Services.
 
-If the controller does not seem to run, a line above the table says so. It goes by the Lease local-service-controller,
-if you may list Leases.
+With --dns, the cluster's DNS server is asked for every name, through a port-forward to the first ready pod of
+--dns-service. Answers and Empty (no pod is ready) are right; Unknown is no address, OtherNode and OtherAddresses are
+wrong ones, and NoAnswer is a failure. A name that has just changed may be answered with an outdated address.
 
-With -o wide, a line says how the pods get their node label: with the binding, where the admission policies work, or by
-a write of the controller for each pod. The newest pod decides; pods with the other origin are counted. In -o json and
--o yaml that is the field nodeLabels of the list, in which newest is AtBinding, ByController or, if the pods do not show
-it, empty. With mode: Hostnames, pods need no label.
-
-With --dns, the cluster's DNS server is asked for every name, and a column says what it answers:
-
-  Answers         the addresses that it should: the cluster IP of the node's Service, or if that is headless, or with
-                  mode: Hostnames, the addresses of the ready pods
-  Empty           no address, as it should: the name is headless, and no pod is ready, or it has no Service
-  Unknown         no address, although there should be one
-  OtherNode       addresses of another node
-  OtherAddresses  other addresses than it should, but none of another node
-  NoAnswer        the server has failed, or not answered in time
-
-In -o json and -o yaml that is the field dns of each item, with the answer's addresses; the field dns of the list says
-who was asked. The server is the first ready pod of --dns-service, and is asked by TCP through a port-forward. That
-needs the permission to list EndpointSlices, get Pods and create pods/portforward in its namespace. A name that has just
-changed may be answered with an outdated address. If no name is known to the server, --cluster-domain is probably
-not the domain of the cluster: the line "search" of /etc/resolv.conf in any pod ends with it.
-
-With -o name, the existing Services are listed, as other commands take them.
-
-With --watch, each line is printed again when it changes, at most once a second. A name that is gone is printed again,
-with the reason NameGone. In -o json and -o yaml there is a list each time, of the items that have changed.`
+With --watch, each line is printed again when it changes, at most once a second.`
 
 // defaultDNSService names the Service of the cluster's DNS as kubeadm and most distributions do.
 const defaultDNSService = "kube-system/kube-dns"

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
@@ -81,7 +82,7 @@ type snapshot struct {
 // newObjects makes the sources for one LocalService of the namespace or, without a name, for all.
 func (c *cluster) newObjects(name, clusterDomain string) *objects {
 	o := &objects{cluster: c, clusterDomain: clusterDomain, allNodes: true, withPods: true, wake: make(chan struct{}, 1),
-		problems: map[string]string{}, around: newAround(c)}
+		problems: map[string]string{}, around: around{c, utilcache.NewExpiring()}}
 	only := ""
 	if name != "" {
 		only = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()

@@ -59,7 +59,7 @@ func (s *scene) checkDNSPermissions(ls *v1alpha1.LocalService) {
 	}
 	kubeconfig := s.NewAccount(s.T, s.Namespace, "reader", framework.Permissions{Rules: rules})
 	_, stderr, err := s.nodesWithDNS(s.Ctx(), kubeconfig, ls)
-	if err == nil || !strings.Contains(stderr, `you need "create pods/portforward" in namespace kube-system`) {
+	if err == nil || !strings.Contains(stderr, `cannot create resource "pods/portforward"`) {
 		s.T.Errorf("without permission to forward ports: %v: %s", err, stderr)
 	}
 	rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods/portforward"},
