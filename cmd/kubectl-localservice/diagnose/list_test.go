@@ -16,7 +16,8 @@ func TestTrim(t *testing.T) {
 	full.Spec.Containers = []corev1.Container{{Image: "app", Ports: []corev1.ContainerPort{{ContainerPort: 1}}}}
 	full.Annotations, full.ManagedFields = map[string]string{"a": "b"}, []metav1.ManagedFieldsEntry{{Manager: "m"}}
 	got := trim(full)
-	if c := got.Spec.Containers[0]; c.Image != "" || len(c.Ports) != 1 || got.Annotations != nil || got.ManagedFields != nil {
+	if c := got.Spec.Containers[0]; c.Image != "" || len(c.Ports) != 1 || got.Annotations != nil ||
+		got.ManagedFields != nil {
 		t.Errorf("kept: %+v", got)
 	}
 }
