@@ -71,6 +71,7 @@ func TestStatusPlugin(t *testing.T) {
 	wantTable(t, out, `NODE +SERVICE +ENDPOINTS +REASON`,
 		node+` +demo-`+node+` +0/0 +no pod with app=demo here`,
 		`No pod in namespace \S+ has the labels app=demo\.`,
+		`Clients must connect to port 8080 \(not 80\): .*`,
 		`LocalService \S+/demo: nodes 1, answering 0/1, status NoneAnswering\.`)
 	out, err = s.Kubectl(s.Ctx(), "create", "localservice", "other", "--selector", "app=other", "--port", "http=80:8080",
 		"--port", "53/UDP", "--node-selector", "disk=ssd", "--namespace", s.Namespace)

@@ -21,7 +21,8 @@ func TestRestore(t *testing.T) {
 	cluster := solo(t).NewSeparate(t)
 	s := newScene(t, cluster.Cluster, "restore")
 	kubeconfig := "-kubeconfig=" + s.MustControllerKubeconfig(t)
-	elect := []string{kubeconfig, "-leader-elect", "-leader-election-namespace=" + framework.ControllerNamespace}
+	elect := []string{kubeconfig, "-leader-elect", "-leader-election-namespace=" + framework.ControllerNamespace,
+		"-leader-election-lease-duration=5m"} // The API server is away for a while.
 	leader := s.LaunchController(t, elect...)
 	s.Must(leader.WaitReady(s.Ctx()))
 	standby := s.LaunchController(t, append(elect, "-namespaces="+s.Namespace)...)

@@ -25,6 +25,9 @@ type pod struct {
 	cause, note        string
 	addresses          []string
 	ended, terminating bool
+	// waitsForItself is true if the pod runs, is not ready, and passes its own name to its program: it may wait for a
+	// name that it gets only when it is ready.
+	waitsForItself bool
 	// hasLabel is true if the pod has a node label, and isLabelled if it has that of its node or needs none.
 	hasLabel, isLabelled bool
 }
@@ -69,6 +72,7 @@ func podOf(object *corev1.Pod, f *facts) *pod {
 		p.addresses = append(p.addresses, ip.IP)
 	}
 	p.Reason, p.cause, p.note = whyNotReady(object, f.Now, f.Stable)
+	p.waitsForItself = p.Reason == ProbeFails && namesItself(object, f.LocalService.Name)
 	if node := f.nodes[object.Spec.NodeName]; p.Reason != "" && p.cause == "" {
 		p.cause = "not ready"
 		if node != nil && node.notReady {
@@ -213,4 +217,17 @@ func podCondition(p *corev1.Pod, conditionType corev1.PodConditionType) corev1.P
 		}
 	}
 	return corev1.PodCondition{}
+}
+
+// namesItself reports whether a container of a pod has a name of its LocalService made from a variable, as
+// demo-$(NODE) or $(NODE).demo.
+func namesItself(p *corev1.Pod, localService string) bool {
+	isOwn := func(text string) bool {
+		return strings.Contains(text, localService+"-$") || strings.Contains(text, ")."+localService) ||
+			strings.Contains(text, "}."+localService)
+	}
+	return slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool {
+		return slices.ContainsFunc(slices.Concat(c.Command, c.Args), isOwn) ||
+			slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return isOwn(e.Value) })
+	})
 }

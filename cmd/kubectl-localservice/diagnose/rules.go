@@ -118,7 +118,7 @@ var rules = []rule{
 		return n.state.notReady && (n.published.Ready == 0 || len(unready(n)) > 0)
 	}, cause: func(n *name) string { return theNode(n, "is", "are") + " NotReady" }, about: sinceNotReady},
 	{reason: PodsNotReady, state: Down, applies: func(n *name) bool { return len(unready(n)) > 0 },
-		cause: func(n *name) string { return unready(n)[0].cause }, about: aboutUnready},
+		cause: func(n *name) string { return unready(n)[0].cause }, about: aboutUnready, act: howToStart},
 	{reason: EndpointsOutdated, state: Down, applies: func(n *name) bool { return len(n.unpublished) > 0 },
 		cause: always("pods are ready, but not in the EndpointSlices; " + manager + " has not added them yet"),
 		about: func(n *name) []string { return each(n.unpublished, podName) }},
@@ -310,6 +310,15 @@ func aboutUnready(n *name) (same []string) {
 		}
 	}
 	return append(same, others...)
+}
+
+func howToStart(n *name) string {
+	waits := func(p *pod) bool { return p.waitsForItself }
+	if n.published.Ready == 0 && !n.LocalService.Spec.PublishNotReadyAddresses && slices.ContainsFunc(unready(n), waits) {
+		return "if it waits for its own name, which it gets only when it is ready, set publishNotReadyAddresses: true in the " +
+			"LocalService"
+	}
+	return ""
 }
 
 func whyNoPort(n *name) string {

@@ -16,7 +16,9 @@ func Trim(object any) (any, error) {
 	case *corev1.Pod:
 		spec := corev1.PodSpec{NodeName: o.Spec.NodeName, Tolerations: o.Spec.Tolerations}
 		for i := range o.Spec.Containers {
-			spec.Containers = append(spec.Containers, corev1.Container{Ports: o.Spec.Containers[i].Ports})
+			c := &o.Spec.Containers[i]
+			spec.Containers = append(spec.Containers,
+				corev1.Container{Ports: c.Ports, Command: c.Command, Args: c.Args, Env: c.Env})
 		}
 		o.Annotations, o.Spec = nil, spec
 	case *corev1.Node:
