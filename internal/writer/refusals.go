@@ -64,9 +64,13 @@ func (r *Refusals) Add(attempt Attempt, err error) {
 }
 
 // next returns the refusal to record for an attempt. A contested write will most likely be contested again, so it
-// gets the longest backoff at once.
+// gets the longest backoff at once. A denial, and what is refused after one, is counted anew: whatever was refused
+// before, a restart of the API server is not reported.
 func (r *Refusals) next(attempt Attempt, err error) Refusal {
-	last, _ := r.Get(attempt)
+	last, isKnown := r.Get(attempt)
+	if isKnown && plan.IsDenied(last.Err) != plan.IsDenied(err) {
+		last.Times = 0
+	}
 	times, first := last.Times+1, minRefusedBackoff
 	switch {
 	case isContested(err):

@@ -53,9 +53,10 @@ func TestRefusalsBackoff(t *testing.T) {
 func TestDeniedBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, began := NewRefusals(), time.Now()
+		denied := apierrors.NewForbidden(corev1.Resource("services"), "x",
+			errors.New(`User "u" cannot create resource "services" in API group "" in the namespace "a"`))
 		for i, want := range []time.Duration{1, 2, 4, 8, 16, 32, 64, 120, 120} {
-			r.Add(refusedAttempt, apierrors.NewForbidden(corev1.Resource("services"), "x",
-				errors.New(`User "u" cannot create resource "services" in API group "" in the namespace "a"`)))
+			r.Add(refusedAttempt, denied)
 			refusal, _ := r.Get(refusedAttempt)
 			isLate := time.Since(began) >= 15*time.Second
 			if got := r.RetryAfter(refusedAttempt); got != want*time.Second || refusal.IsReported() != isLate {
@@ -67,6 +68,13 @@ func TestDeniedBackoff(t *testing.T) {
 		r.Add(other, apierrors.NewForbidden(corev1.Resource("services"), "x", errors.New("exceeded quota")))
 		if refusal, _ := r.Get(other); !refusal.IsReported() || r.RetryAfter(other) != minRefusedBackoff {
 			t.Errorf("a quota: %+v", refusal)
+		}
+		for range maxTimes {
+			r.Add(other, forbidden)
+		}
+		r.Add(other, denied)
+		if refusal, _ := r.Get(other); refusal.IsReported() || r.RetryAfter(other) != minDeniedBackoff {
+			t.Errorf("a denial of what a quota refuses: %+v", refusal)
 		}
 	})
 }

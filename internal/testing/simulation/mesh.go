@@ -64,11 +64,12 @@ func (s *APIServer) publishMesh() {
 		case current == nil:
 			_, _ = s.create(meshName, t, want, false) // A namespace may be terminating.
 		case !apiequality.Semantic.DeepEqual(current.Endpoints, want.Endpoints) ||
-			!maps.Equal(current.Labels, want.Labels) ||
+			!maps.Equal(current.Labels, want.Labels) || !apiequality.Semantic.DeepEqual(current.Ports, want.Ports) ||
 			!apiequality.Semantic.DeepEqual(current.OwnerReferences, want.OwnerReferences):
 			_, _ = s.update(update{table: t, by: meshName, key: keyOf(current)}, func(old Object) (Object, error) {
 				slice := old.DeepCopyObject().(*discoveryv1.EndpointSlice)
-				slice.Endpoints, slice.Labels, slice.OwnerReferences = want.Endpoints, want.Labels, want.OwnerReferences
+				slice.Endpoints, slice.Ports = want.Endpoints, want.Ports
+				slice.Labels, slice.OwnerReferences = want.Labels, want.OwnerReferences
 				return slice, nil
 			})
 		}
