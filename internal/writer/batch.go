@@ -196,7 +196,8 @@ func (t *turn) conclude(ctx context.Context, rest []*plan.Change) {
 	}
 	for _, change := range rest {
 		waits, err := t.attempt(change.Action, change.Name), error(nil)
-		if last, isRefused := t.Refusals.Get(waits); isRefused {
+		// A denial counts only when it is the answer to a try: see Refusal.IsReported.
+		if last, _ := t.Refusals.Get(waits); last.IsReported() {
 			err = last.Err
 		} else {
 			waits, err = t.attempt(b.action, ""), b.refused[len(b.refused)-1].err
