@@ -120,7 +120,7 @@ func revoke(d *drawing) []Step {
 	}
 	return []Step{{Do: "quota", On: "a"}, {Do: "add-node", On: "n0"}, {After: retryTime, Do: "fail", On: "create,services",
 		How: string(Denied), For: time.Minute}, {Do: "recreate", On: "a/x", How: "port-80"},
-		{After: 30 * time.Second, Do: "reported"}, {After: 45 * time.Second, Do: "label-node", On: node(d), How: "disk=ssd"}}
+		{After: 30 * time.Second, Do: "reported", On: "a/x"}, {After: 45 * time.Second, Do: "label-node", On: node(d), How: "disk=ssd"}}
 }
 
 var delays = []time.Duration{0, 0, 10 * time.Millisecond, 50 * time.Millisecond, 150 * time.Millisecond,
