@@ -3,6 +3,7 @@ package cache
 import (
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -44,16 +45,16 @@ func TestNamespaces(t *testing.T) {
 			map[schema.GroupVersionResource]string{
 				v1alpha1.SchemeGroupVersion.WithResource("localservices"): "LocalServiceList",
 			}, localServices...)
-		tried, opened := map[string]bool{}, map[string]bool{"a": true}
+		var tried, opened sync.Map // by namespace
+		opened.Store("a", true)
 		kube.PrependReactor("list", "*", func(a core.Action) (bool, runtime.Object, error) {
-			if opened[a.GetNamespace()] || a.GetNamespace() == "" {
+			if _, isOpen := opened.Load(a.GetNamespace()); isOpen || a.GetNamespace() == "" {
 				return false, nil, nil
 			}
 			return true, nil, apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("no"))
 		})
 		kube.PrependReactor("list", "services", func(a core.Action) (bool, runtime.Object, error) {
-			wasTried := tried[a.GetNamespace()]
-			tried[a.GetNamespace()] = true
+			_, wasTried := tried.Swap(a.GetNamespace(), true)
 			return !wasTried, nil, errors.New("busy") // Services come later than the rest.
 		})
 		c := newCachesOf(t, kube, dynamic, "a", "b")
@@ -100,7 +101,8 @@ func TestNamespaces(t *testing.T) {
 			t.Fatal("the caches have not synced")
 		}
 		want("a")
-		opened["b"], tried["b"] = true, false
+		opened.Store("b", true)
+		tried.Delete("b")
 		want("a", "b")
 		for _, actions := range [][]core.Action{kube.Actions(), dynamic.Actions()} {
 			for _, action := range actions {

@@ -51,15 +51,15 @@ func (n *Nodes) Selected(ls *v1alpha1.LocalService) []string {
 	return names
 }
 
-// Labels returns the labels of nodes, each as it is when it is first asked for.
+// Labels returns the labels of nodes, each as it is when it is first asked for. Many writes may ask at a time.
 func (n *Nodes) Labels() plan.NodeLabels {
-	known := map[string]*Node{}
+	var known sync.Map // *Node, by name
 	return func(name, key string) (value string, exists bool) {
-		node, isKnown := known[name]
+		found, isKnown := known.Load(name)
 		if !isKnown {
-			node = n.Get("", name)
-			known[name] = node
+			found, _ = known.LoadOrStore(name, n.Get("", name))
 		}
+		node := found.(*Node)
 		if node == nil {
 			return "", false
 		}

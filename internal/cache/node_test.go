@@ -3,6 +3,7 @@ package cache
 import (
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -101,6 +102,23 @@ func TestNamedRivalOfHash(t *testing.T) {
 			t.Errorf("%s: has a name: %t", node, got)
 		}
 	}
+}
+
+// TestLabelsOfManyWrites: the writes of a plan ask for the labels of nodes at the same time, which only the race detector
+// sees.
+func TestLabelsOfManyWrites(t *testing.T) {
+	c := newCaches(t)
+	show(t, c.Nodes.Store, testNode(t, "one", map[string]string{"zone": "a"}))
+	labels := c.Nodes.Labels()
+	var asking sync.WaitGroup
+	for _, name := range []string{"one", "one", "two", "two"} {
+		asking.Go(func() {
+			if _, exists := labels(name, "zone"); exists != (name == "one") {
+				t.Errorf("%s has the label: %t", name, exists)
+			}
+		})
+	}
+	asking.Wait()
 }
 
 // TestLabelsStay: for one sync, the labels of a node stay as they were when they were first read.
