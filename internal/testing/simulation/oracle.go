@@ -125,28 +125,32 @@ func (o *oracle) checkService(ls *v1alpha1.LocalService, have *corev1.Service, n
 // checkHostnames compares what is published with the pods, and returns how many names exist, and how many answer.
 func (o *oracle) checkHostnames(ls *v1alpha1.LocalService, conflicts int) (names, ready int) {
 	want, answers := o.endpoints(ls)
-	have := map[string]bool{}
+	have, resolves := map[string]bool{}, map[string]bool{}
 	for _, slice := range o.slices {
 		isSource := slice.Labels[discoveryv1.LabelManagedBy] == sliceManager
 		hasSource := slices.ContainsFunc(o.slices, func(s *discoveryv1.EndpointSlice) bool {
 			return s.Namespace == slice.Namespace && s.Name+"-named" == slice.Name
 		})
 		isHidden := slice.Labels[v1alpha1.HostnamesLabelKey] == "" && (isSource || !hasSource)
-		if isForeign(slice) || slice.Namespace != ls.Namespace || slice.Labels[discoveryv1.LabelServiceName] != ls.Name || isHidden ||
-			metav1.GetControllerOfNoCopy(slice) == nil {
+		if isForeign(slice) || slice.Namespace != ls.Namespace || isHidden ||
+			slice.Labels[discoveryv1.LabelServiceName] != ls.Name || metav1.GetControllerOfNoCopy(slice) == nil {
 			continue // Users have removed the owner or the label, and nothing leads to it any more.
 		}
-		if isCopy := slice.Labels[discoveryv1.LabelManagedBy] == v1alpha1.EndpointSliceManager; isCopy &&
+		if isCopy := slice.Labels[discoveryv1.LabelManagedBy] == v1alpha1.EndpointSliceManager; isCopy && hasSource &&
 			conflicts == 0 && slice.Labels["team"] != teamOf(ls) {
 			o.fail("a copy with other labels", "%s: %v", slice.Name, slice.Labels)
 		}
 		for _, e := range slice.Endpoints {
 			have[fmt.Sprint(ptr.Deref(e.Hostname, ""), e.Addresses[0], *e.Conditions.Ready)] = true
+			resolves[ptr.Deref(e.Hostname, "")] = *e.Conditions.Ready || resolves[ptr.Deref(e.Hostname, "")]
 		}
 	}
 	source := o.services[types.NamespacedName{Namespace: ls.Namespace, Name: sourceName(ls.Name)}]
 	if source != nil && time.Since(source.CreationTimestamp.Time) < settling+promptly { // Until then, no copy is deleted.
 		maps.DeleteFunc(have, func(endpoint string, _ bool) bool { return !want[endpoint] })
+		for name := range answers {
+			answers[name] = answers[name] || resolves[name]
+		}
 	}
 	if conflicts == 0 && len(o.names(ls)) > 0 && !maps.Equal(want, have) {
 		o.fail("names that are not as the pods", "%s: %v instead of %v", ls.Name, have, want)
