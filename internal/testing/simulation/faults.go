@@ -40,8 +40,8 @@ const (
 	Paused Outcome = "paused"
 )
 
-var outcomes = []string{string(Forbidden), string(Denied), string(Invalid), string(Conflict), string(Busy), string(Internal),
-	string(Unavailable), string(Unsent), string(Lost), string(Hang), string(Late)}
+var outcomes = []string{string(Forbidden), string(Denied), string(Invalid), string(Conflict), string(Busy),
+	string(Internal), string(Unavailable), string(Unsent), string(Lost), string(Hang), string(Late)}
 
 const (
 	// lateBy is how much later a late request is carried out, and hangsFor how long a hanging connection stays.

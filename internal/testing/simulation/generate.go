@@ -74,8 +74,8 @@ func ending(d *drawing) []Step {
 }
 
 // rush returns what half of the histories without faults end with, so that it is seen if one namespace holds up the
-// other: once all else has settled, all Services or pods in one have to be written while its admission is slow, and then
-// something in the other.
+// other: once all else has settled, all Services or pods in one have to be written while its admission is slow, and
+// then something in the other.
 func rush(d *drawing) []Step {
 	if !rapid.Bool().Draw(d.T, "rush") {
 		return nil
