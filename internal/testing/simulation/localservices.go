@@ -123,7 +123,9 @@ func (c *customResource) admit(s *APIServer, before, object *v1alpha1.LocalServi
 func (c *customResource) admitStatus(s *APIServer, object *v1alpha1.LocalService) error {
 	timeless := object.Status.DeepCopy()
 	for i := range timeless.Conditions {
-		timeless.Conditions[i].LastTransitionTime = metav1.Time{}
+		if at := &timeless.Conditions[i].LastTransitionTime; !at.IsZero() { // The schema asks for a time.
+			*at = metav1.Unix(0, 0)
+		}
 	}
 	asked, err := json.Marshal(timeless)
 	if err != nil {
