@@ -134,7 +134,8 @@ func TestEachPermission(t *testing.T) {
 				}
 				poke := round % len(pokes)
 				pokes[poke](round)
-				if round++; slices.Contains(denied, poke) {
+				isEvent := strings.HasPrefix(permission.Resource, "events") // It is reported at once, if it comes twice.
+				if round++; slices.Contains(denied, poke) && !isEvent {
 					time.Sleep(17 * time.Second) // What RBAC denies is reported once that has lasted for 15 seconds.
 				}
 				return fmt.Errorf("after %d changes it does not; it ends with:\n%s", round, controller.Tail(10))
