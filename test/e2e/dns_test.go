@@ -98,10 +98,3 @@ func (s *scene) wantDNS(ls *v1alpha1.LocalService, want map[string]string) {
 		return nil
 	})
 }
-
-// addressOn returns the address of the pod on a node.
-func (s *scene) addressOn(node string) string {
-	s.T.Helper()
-	byNode := s.waitForPods(1, nodes...)
-	return s.GetPod(byNode[node][0]).Status.PodIP
-}
