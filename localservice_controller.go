@@ -37,6 +37,7 @@ const eventServicesWritten = "ServicesWritten"
 type localServiceController struct {
 	recorder     app.Recorder
 	nodeLabelKey string
+	lacking      func() []string // fields: see app.Dependencies
 	caches       *cache.Caches
 	observed     *cache.Observed
 	services     *writer.Services
@@ -51,6 +52,7 @@ func newLocalServiceController(deps app.Dependencies, writers writer.Dependencie
 	c := &localServiceController{
 		recorder:     deps.Recorder,
 		nodeLabelKey: deps.Options.NodeLabelKey,
+		lacking:      deps.LackingFields,
 		caches:       deps.Caches,
 		observed:     writers.Observed,
 		services:     writer.NewServices(writers, deps.Options.WriteConcurrency),
@@ -199,6 +201,7 @@ func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.
 		Ready:       c.caches.ReadyServices(ls),
 		PortNumbers: c.caches.PortNumbers(ls),
 		Names:       names,
+		Lacking:     c.lacking(),
 	})
 }
 

@@ -42,6 +42,8 @@ type Dependencies struct {
 	// Shuffle randomizes the order of writes, so that no refused write always comes first.
 	Shuffle func(n int, swap func(i, j int))
 	Caches  *cache.Caches
+	// LackingFields returns the fields of a spec that the API server did not know when this instance started.
+	LackingFields func() []string
 }
 
 // Run waits until the cluster has what the controllers need, makes them, and runs them, while this instance leads,
@@ -90,6 +92,8 @@ func run(ctx context.Context, onRestore func(error), opts *Options,
 		return err
 	}
 	metrics.Register(&metrics.Collector{LocalServices: deps.Caches.LocalServices.All})
+	var lacking []string // Found before the work begins.
+	deps.LackingFields = func() []string { return lacking }
 	work, err := newControllers(deps)
 	if err != nil {
 		return err
@@ -104,7 +108,7 @@ func run(ctx context.Context, onRestore func(error), opts *Options,
 	}
 	server.ready.Store(true)
 	klog.FromContext(ctx).Info("Caches are filled")
-	cluster.reportOldSchema(ctx)
+	lacking = cluster.findOldSchema(ctx)
 	for range 2 { // Filling the caches took much more memory than they keep. A sync.Pool is freed at the second run.
 		debug.FreeOSMemory()
 	}
@@ -156,7 +160,7 @@ func newClients(config *rest.Config, opts *Options) (Dependencies, dynamic.Inter
 		return Dependencies{}, nil, fmt.Errorf("make clients for %s: %w", config.Host, err)
 	}
 	return Dependencies{Options: opts, Kube: kube, Client: client, Metadata: meta, Clock: clock.RealClock{},
-		Shuffle: rand.Shuffle}, dyn, nil
+		Shuffle: rand.Shuffle, LackingFields: func() []string { return nil }}, dyn, nil
 }
 
 // newRecorder makes a Recorder, and returns how to stop it. An event that is being written then is not canceled, which

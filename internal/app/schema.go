@@ -21,9 +21,9 @@ type schema struct {
 	Kinds      []metav1.GroupVersionKind `json:"x-kubernetes-group-version-kind"`
 }
 
-// reportOldSchema logs which fields the CustomResourceDefinition lacks. The API server drops them from each LocalService
-// in silence: without its nodeSelectorTerms, one would select all nodes.
-func (c *preflight) reportOldSchema(ctx context.Context) {
+// findOldSchema logs which fields the CustomResourceDefinition lacks, and returns those of a spec. The API server drops
+// them from each LocalService in silence: without its nodeSelectorTerms, one would select all nodes.
+func (c *preflight) findOldSchema(ctx context.Context) []string {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	lacks, err := c.lackingFields(ctx)
@@ -35,6 +35,7 @@ func (c *preflight) reportOldSchema(ctx context.Context) {
 		logger.Error(nil, "The CustomResourceDefinition is older than the controller: the API server drops fields "+
 			"from LocalServices, as if nobody had set them: "+installCRD, "fields", lacks)
 	}
+	return slices.DeleteFunc(lacks, func(field string) bool { return !strings.HasPrefix(field, "spec.") })
 }
 
 // lackingFields returns the fields of a LocalService that the API server does not know.

@@ -68,6 +68,8 @@ type Plan struct {
 	PortNumbers PortNumbers
 	// Unselected is set if the LocalService chooses among the nodes, and selects none.
 	Unselected *Unselected
+	// Lacking lists the fields of a spec that the API server did not know when the controller started.
+	Lacking []string
 }
 
 // Input holds what a plan is computed from.
@@ -87,12 +89,15 @@ type Input struct {
 	PortNumbers PortNumbers
 	// Names holds the names of mode Hostnames, and what is published of them.
 	Names *Names
+	// Lacking lists the fields of a spec that the API server did not know when the controller started.
+	Lacking []string
 }
 
 // Compute compares the desired Services with the current ones.
 func Compute(in Input) Plan {
 	plan := Plan{Nodes: len(in.Nodes), Owned: len(in.Owned), Copies: in.Names.Copies(),
-		IsHostnames: in.Templates[0].purpose != ForNode, Changes: map[Action][]Change{}, PortNumbers: in.PortNumbers}
+		IsHostnames: in.Templates[0].purpose != ForNode, Changes: map[Action][]Change{}, PortNumbers: in.PortNumbers,
+		Lacking: in.Lacking}
 	if missing := len(in.Nodes) - len(in.Owned); missing > 0 {
 		plan.Changes[Create] = make([]Change, 0, missing)
 	}

@@ -160,10 +160,10 @@ func (r *report) ready(ls *v1alpha1.LocalService) metav1.Condition {
 		c.Reason, c.Message = v1alpha1.ReasonNoNodesSelected, r.noNodesSelected(ls)
 	case r.IsHostnames:
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonHostnamesInPlace
-		c.Message = "every name is published" + r.ungrouped(ls) + r.answering(ls, "name") + r.translating(ls)
+		c.Message = "every name is published" + r.ungrouped(ls) + r.answering(ls, "name") + r.translating(ls) + r.dropped()
 	default:
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonServicesInPlace
-		c.Message = "every selected node has its Service" + r.answering(ls, "node") + r.translating(ls)
+		c.Message = "every selected node has its Service" + r.answering(ls, "node") + r.translating(ls) + r.dropped()
 	}
 	if c.Status == metav1.ConditionTrue && r.Ready == 0 {
 		c.Reason = v1alpha1.ReasonNoneAnswering
@@ -214,6 +214,17 @@ func (r *report) translating(ls *v1alpha1.LocalService) string {
 		text += "; " + ports
 	}
 	return text
+}
+
+// dropped reports which fields the API server drops from LocalServices, since its CustomResourceDefinition is older
+// than the controller: what follows from such a field is not what the user wanted.
+func (r *report) dropped() string {
+	if len(r.Lacking) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; when the controller started, the CustomResourceDefinition was older than it, so that the API "+
+		"server may have dropped %s from this LocalService: install crd.yaml of the release, restart the controller, and "+
+		"set them again", words.List(r.Lacking, namesInMessage))
 }
 
 // noNodesSelected explains why a LocalService selects no node, and what stays for that reason.

@@ -60,6 +60,9 @@ func TestStatus(t *testing.T) {
 		"all in place, and few pods": {found{Nodes: 3, InPlace: 3, Ready: 1}, outcome{}, "True ServicesInPlace",
 			"False ServicesInPlace", "", "every selected node has its Service, and 1 of 3 nodes answer: " +
 				"kubectl localservice nodes -n default demo says why$"},
+		"all in place, and an old schema": {found{Nodes: 3, InPlace: 3, Ready: 3, Lacking: []string{"spec.a", "spec.b"}},
+			outcome{}, "True ServicesInPlace", "False ServicesInPlace", "", "the API server may have dropped spec.a, " +
+				"spec.b from this LocalService: install crd.yaml of the release, restart the controller, and set them again$"},
 		"no nodes": {found{}, outcome{}, "False NoNodesSelected", "False NoNodesSelected", "",
 			"the cluster has no node"},
 		"no nodes selected": {found{Unselected: unselected(0)}, outcome{}, "False NoNodesSelected",

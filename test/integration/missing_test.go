@@ -125,6 +125,13 @@ func TestWhatIsMissing(t *testing.T) {
 			"older than the controller: the API server drops fields",
 			`fields=["spec.publishNotReadyAddresses","status.readyNodes"]`)
 		s.Must(err)
+		s.Eventually("Ready says what was dropped", func(context.Context) error {
+			ready := s.MustKubectl("get", "localservice", "older", `-o=jsonpath={.status.conditions[?(@.type=="Ready")].message}`)
+			if !strings.Contains(ready, "may have dropped spec.publishNotReadyAddresses from this LocalService") {
+				return errors.New(ready)
+			}
+			return nil
+		})
 		s.MustKubectl("replace", "-f", framework.MustModuleFile(t, "artifacts", "examples", "crd.yaml"))
 		s.WaitReady("older")
 	})
