@@ -84,7 +84,8 @@ func newFixture(t *testing.T, labelAllPods bool, objects ...runtime.Object) *fix
 		Options: &app.Options{NodeLabelKey: v1alpha1.DefaultNodeLabelKey, LabelPods: true, LabelAllPods: labelAllPods,
 			WriteConcurrency: 4, Workers: 4},
 		Kube: f.kube, Client: f.client, Metadata: metadata, Recorder: app.Recorder{EventRecorder: f.events},
-		Clock: clock.RealClock{}, Shuffle: rand.Shuffle, Caches: caches}
+		Clock: clock.RealClock{}, Shuffle: rand.Shuffle, Caches: caches,
+		LackingFields: func() []string { return nil }}
 	return f
 }
 
