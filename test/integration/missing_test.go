@@ -126,7 +126,8 @@ func TestWhatIsMissing(t *testing.T) {
 			`fields=["spec.publishNotReadyAddresses","status.readyNodes"]`)
 		s.Must(err)
 		s.Eventually("Ready says what was dropped", func(context.Context) error {
-			ready := s.MustKubectl("get", "localservice", "older", `-o=jsonpath={.status.conditions[?(@.type=="Ready")].message}`)
+			ready := s.MustKubectl("get", "localservice", "older",
+				`-o=jsonpath={.status.conditions[?(@.type=="Ready")].message}`)
 			if !strings.Contains(ready, "may have dropped spec.publishNotReadyAddresses from this LocalService") {
 				return errors.New(ready)
 			}
