@@ -1,0 +1,126 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/test/framework"
+)
+
+// TestStatusWords: what people set by mistake is named, in Ready or by the plugin, rather than called ready.
+func TestStatusWords(t *testing.T) {
+	t.Parallel()
+	const edge = "node-role.kubernetes.io/edge"
+	readySays := func(s *scene, name string, texts ...string) {
+		s.T.Helper()
+		s.Eventually(fmt.Sprintf("Ready of %s says %q", name, texts), func(context.Context) error {
+			message := s.MustKubectl("get", "localservice", name,
+				`-o=jsonpath={.status.conditions[?(@.type=="Ready")].message}`)
+			for _, text := range texts {
+				if !strings.Contains(message, text) {
+					return errors.New(message)
+				}
+			}
+			return nil
+		})
+	}
+	pluginSays := func(s *scene, name, text string) {
+		s.T.Helper()
+		s.Eventually(fmt.Sprintf("the plugin says of %s %q", name, text), func(ctx context.Context) error {
+			out, errOut, err := framework.PluginProgram.Run(ctx, nil, []string{"KUBECONFIG=" + s.Kubeconfig}, "nodes",
+				name, "--namespace="+s.Namespace)
+			if err == nil && !strings.Contains(out+errOut, text) {
+				err = errors.New(out + errOut)
+			}
+			return err
+		})
+	}
+	// startUnready creates a pod of LocalService demo whose program runs, and whose probe does not succeed.
+	startUnready := func(s *scene, node string, changes ...func(*corev1.Pod)) {
+		s.T.Helper()
+		s.CreatePod("pod", node, app, changes...)
+		patch, err := json.Marshal(map[string]any{"status": corev1.PodStatus{Phase: corev1.PodRunning,
+			PodIP: "10.9.0.1", PodIPs: []corev1.PodIP{{IP: "10.9.0.1"}},
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}},
+			ContainerStatuses: []corev1.ContainerStatus{{Name: "app", Started: new(true),
+				State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}}})
+		s.Must(err)
+		s.PatchPod("pod", string(patch), "status")
+	}
+	for word, test := range map[string]func(s *scene){
+		"the label of groupBy is empty": func(s *scene) {
+			s.CreateNode(s.NodeName("empty"), map[string]string{edge: ""})
+			byEdge := func(ls *v1alpha1.LocalService) { ls.Spec.GroupBy = edge }
+			s.Create("demo", framework.WithHostnames, byEdge)
+			readySays(s, "demo", "no name to publish, and 1 node with an empty value of the label "+edge,
+				"the value is the name")
+			s.CreateNode(s.NodeName("none"), nil)
+			s.CreateNode(s.NodeName("value"), map[string]string{edge: "yes"})
+			s.run("pod", s.NodeName("value"), "10.9.0.2")
+			readySays(s, "demo", "every name is published, and 1 node without the label "+edge,
+				"1 node with an empty value of the label")
+		},
+		"publishNotReadyAddresses": func(s *scene) {
+			node := s.AddNodes("a")[0]
+			s.Create("demo", func(ls *v1alpha1.LocalService) { ls.Spec.PublishNotReadyAddresses = true })
+			startUnready(s, node)
+			pluginSays(s, "demo", "1/1         its readiness probe does not succeed")
+		},
+		"a pod waits for its own name": func(s *scene) {
+			node := s.AddNodes("a")[0]
+			s.Create("demo")
+			startUnready(s, node, func(pod *corev1.Pod) {
+				pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "ADVERTISE", Value: "demo-$(NODE)"}}
+			})
+			pluginSays(s, "demo", "if it waits for its own name, which it gets only when it is ready, set "+
+				"publishNotReadyAddresses: true")
+		},
+		"no container has the port": func(s *scene) {
+			node := s.AddNodes("a")[0]
+			s.Create("demo", func(ls *v1alpha1.LocalService) { ls.Spec.Ports[0].TargetPort = intstr.FromString("web") })
+			s.run("pod", node, "10.9.0.3")
+			readySays(s, "demo", "no container has a port named web")
+		},
+	} {
+		t.Run(word, func(t *testing.T) {
+			t.Parallel()
+			test(newPublishingScene(t, "words"))
+		})
+	}
+}
+
+// TestAuthProvider: the plugin works with the kubeconfigs that login helpers for OpenID Connect write, as kubectl does.
+// Until it has expired, client-go sends the ID token as it is; here it is a service account's.
+func TestAuthProvider(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, shared, "auth-provider")
+	s.Create("demo")
+	read := framework.Permissions{OwnRules: []rbacv1.PolicyRule{
+		{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{"*"}, Resources: []string{"*"}}}}
+	config, err := clientcmd.LoadFromFile(s.NewAccount(t, s.Namespace, "reader", read))
+	s.Must(err)
+	for name, user := range config.AuthInfos {
+		config.AuthInfos[name] = &clientcmdapi.AuthInfo{AuthProvider: &clientcmdapi.AuthProviderConfig{Name: "oidc",
+			Config: map[string]string{"id-token": user.Token, "idp-issuer-url": "https://127.0.0.1:1",
+				"client-id": "test"}}}
+	}
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	s.Must(clientcmd.WriteToFile(*config, path))
+	out, errOut, err := framework.PluginProgram.Run(s.Ctx(), nil, []string{"KUBECONFIG=" + path}, "nodes",
+		"--namespace="+s.Namespace)
+	if err != nil || !strings.Contains(out+errOut, "LocalServices: 1") {
+		t.Errorf("%v: %s\n%s", err, errOut, out)
+	}
+}
