@@ -10,6 +10,10 @@ mkdir -p "$src/.vitepress"
 find "$src" -mindepth 1 -maxdepth 1 ! -name node_modules ! -name .vitepress -exec rm -rf {} +
 git ls-files -z --cached --others --exclude-standard -- '*.md' '*.svg' '*.png' |
     tar --null --files-from=- -cf - | tar -xf - -C "$src"
+# VitePress leaves out folders whose name begins with a dot.
+mv "$src"/.github/*.md "$src"
+sed -i 's#](\.\./#](#g' "$src"/{CONTRIBUTING,SECURITY,CODE_OF_CONDUCT}.md
+find "$src" -name node_modules -prune -o -name '*.md' -exec sed -i -E 's#\]\(((\.\./)*)\.github/#](\1#g' {} +
 cp hack/site/package{,-lock}.json "$src"
 cp hack/site/config.mjs "$src/.vitepress"
 
