@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/localservice-dev/local-service-controller/test/framework"
@@ -75,22 +77,49 @@ func TestLongOutage(t *testing.T) {
 	cluster := solo(t).NewSeparate(t)
 	s := newScene(t, cluster.Cluster, "outage")
 	controller := s.NewController(t)
-	names := []string{"one", "two", "three"}
-	s.AddNodes("a")
-	for _, name := range names {
+	names := []string{"one", "two", "three", "demo"}
+	node := s.AddNodes("a")[0]
+	s.Create("demo", framework.WithHostnames)
+	s.WaitService(sourceName, "")
+	service := s.GetService(sourceName)
+	isController := metav1.NewControllerRef(service, corev1.SchemeGroupVersion.WithKind("Service"))
+	source := &discoveryv1.EndpointSlice{AddressType: discoveryv1.AddressTypeIPv4, ObjectMeta: metav1.ObjectMeta{
+		Name: "source", Namespace: s.Namespace, Labels: service.Labels,
+		OwnerReferences: []metav1.OwnerReference{*isController}}}
+	source.Labels[discoveryv1.LabelServiceName] = sourceName
+	source.Labels[discoveryv1.LabelManagedBy] = "endpointslice-controller.k8s.io"
+	// run does what Kubernetes does for mode Hostnames once a pod of LocalService demo runs on a node.
+	run := func(node string) {
+		source.Endpoints = append(source.Endpoints, discoveryv1.Endpoint{NodeName: &node,
+			Addresses:  []string{fmt.Sprintf("10.9.0.%d", len(source.Endpoints)+1)},
+			Conditions: discoveryv1.EndpointConditions{Ready: new(true)}})
+		slices := s.Kube.DiscoveryV1().EndpointSlices(s.Namespace)
+		write := func() error { _, err := slices.Update(t.Context(), source, metav1.UpdateOptions{}); return err }
+		if len(source.Endpoints) == 1 {
+			write = func() error { _, err := slices.Create(t.Context(), source, metav1.CreateOptions{}); return err }
+		}
+		s.Must(write())
+	}
+	run(node)
+	for _, name := range names[:3] {
 		s.CreateReady(name)
 	}
+	s.WaitReady("demo")
 	for round := range 3 {
 		cluster.StopServers()
 		time.Sleep(outage)
 		mark := s.Audit.Mark()
 		cluster.StartServers(t)
 		began := time.Now()
-		s.AddNodes(fmt.Sprint("joined-", round))
+		run(s.AddNodes(fmt.Sprint("joined-", round))[0])
 		for _, name := range names {
 			s.WaitStatusNodes(name, round+2)
 			s.WaitReady(name)
 		}
+		s.Eventually("every name of mode Hostnames answers", func(ctx context.Context) error {
+			published, err := s.names(ctx)
+			return errors.Join(err, framework.Equal("names", len(published), round+2))
+		})
 		took := time.Since(began)
 		denied := s.Audit.Since(mark).ByController().Where(isForbidden)
 		t.Logf("round %d: everything is right after %s; %d requests were denied", round, took, len(denied))
