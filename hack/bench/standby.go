@@ -6,6 +6,8 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
 // benchLease is the name of a Lease that no controller gets.
@@ -15,14 +17,15 @@ const benchLease = "bench"
 // the same events, but it writes nothing. So bare clients share the processors with the same watches as the controller.
 func (s *scene) besideStandby(ctx context.Context, use func()) {
 	seconds, now := int32(24*time.Hour/time.Second), metav1.NowMicro()
-	leases := s.Kube.CoordinationV1().Leases(s.name)
+	leases := s.Kube.CoordinationV1().Leases(framework.ControllerNamespace)
 	try(leases.Create(ctx, &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: benchLease},
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: new("the benchmark"), LeaseDurationSeconds: &seconds,
 			AcquireTime: &now, RenewTime: &now},
 	}, metav1.CreateOptions{}))
 	defer func() { s.note(leases.Delete(ctx, benchLease, metav1.DeleteOptions{})) }()
-	p := s.startController("-leader-elect", "-leader-election-namespace="+s.name, "-leader-election-id="+benchLease)
+	p := s.startController("-leader-elect", "-leader-election-namespace="+framework.ControllerNamespace,
+		"-leader-election-id="+benchLease)
 	defer func() { s.note(p.Stop()) }()
 	try(p.WaitLog(ctx, "Standing by"))
 	s.awaitRest(ctx, restTime)

@@ -41,7 +41,8 @@ func (s *scene) takeOver(ctx context.Context, lease time.Duration, signal syscal
 	ctx, cancel := context.WithTimeout(ctx, framework.DefaultTimeout)
 	defer cancel()
 	args := []string{
-		"-leader-elect", "-leader-election-namespace=kube-system", "-leader-election-lease-duration=" + lease.String(),
+		"-leader-elect", "-leader-election-namespace=" + framework.ControllerNamespace,
+		"-leader-election-lease-duration=" + lease.String(),
 	}
 	leader := s.startController(args...)
 	defer leader.Kill()
