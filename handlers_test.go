@@ -31,7 +31,8 @@ func TestHandlersAddFewKeys(t *testing.T) {
 		objects = append(objects,
 			testLocalService(func(ls *v1alpha1.LocalService) { ls.Name = fmt.Sprintf("demo%d", i) }),
 			testPod(fmt.Sprintf("p%d", i), withLabels(map[string]string{"app": "other"})),
-			&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("names-%d", i), Namespace: "default",
+			&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("names-%d", i),
+				Namespace: "default",
 				Labels: map[string]string{v1alpha1.HostnamesLabelKey: v1alpha1.HostnamesSource,
 					v1alpha1.OwnerLabelKey: "names"}}})
 	}

@@ -316,8 +316,8 @@ func TestHostnamesSliceDeleted(t *testing.T) {
 	}
 }
 
-// TestHostnamesNotPermitted: without the permission to write EndpointSlices, little is asked of the API server, and what
-// is missing is reported after some seconds. The names are published within two minutes after it is granted.
+// TestHostnamesNotPermitted: without the permission to write EndpointSlices, little is asked of the API server, and
+// what is missing is reported after some seconds. The names are published within two minutes after it is granted.
 func TestHostnamesNotPermitted(t *testing.T) {
 	inHostnamesCluster(t, func(t *testing.T, c *cluster) {
 		permit := c.answerUntil("create", "endpointslices", func(name string) error {
@@ -341,8 +341,8 @@ func TestHostnamesNotPermitted(t *testing.T) {
 	}, testLocalService(hostnamesMode), testNode("a"))
 }
 
-// TestServerWithoutRoles: an API server that has just started denies everything for a moment, because it knows no roles.
-// Nothing is reported, and everything is right soon after.
+// TestServerWithoutRoles: an API server that has just started denies everything for a moment, because it knows no
+// roles. Nothing is reported, and everything is right soon after.
 func TestServerWithoutRoles(t *testing.T) {
 	deny := func(resource string) func(string) error {
 		return func(name string) error {

@@ -252,7 +252,8 @@ func TestReplacementBehindSlowAdmission(t *testing.T) {
 		// Of a creation whose answer did not come in time, there would be no event.
 		expect(t, "events", []string{"Normal ServicesWritten replaced 1: demo-node1; more follow",
 			"Normal ServicesWritten replaced 1: demo-node2"}, c.recorded())
-	}, testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP = "" }), testNode("node1"), testNode("node2"))
+	}, testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP = "" }), testNode("node1"),
+		testNode("node2"))
 }
 
 // TestServiceEvents: external changes of Services are repaired, and a name is used once it is free.

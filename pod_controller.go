@@ -150,8 +150,8 @@ func (c *podController) sync(ctx context.Context, key types.NamespacedName) erro
 	case retryAfter > 0:
 		c.loop.AddAfter(key, retryAfter)
 		if refusal != nil {
-			c.warn(ctx, ls, p, eventLabelRefused, fmt.Sprintf("Pods cannot be reached through the Services of their nodes, "+
-				"because their label %s does not have the name of the node: %s", c.nodeLabelKey,
+			c.warn(ctx, ls, p, eventLabelRefused, fmt.Sprintf("Pods cannot be reached through the Services of their "+
+				"nodes, because their label %s does not have the name of the node: %s", c.nodeLabelKey,
 				status.CauseOf(refusal, p.GetName(), p.Node())))
 		}
 		return nil

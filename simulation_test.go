@@ -25,8 +25,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/testing/simulation"
 )
 
-// simulated has the options of replicas. A process can make them only once. So few workers and writes at a time that one
-// namespace could occupy them all.
+// simulated has the options of replicas. A process can make them only once. So few workers and writes at a time that
+// one namespace could occupy them all.
 var simulated = sync.OnceValue(func() *app.Options {
 	opts, err := app.NewOptions([]string{"-leader-election-namespace=kube-system",
 		"-leader-election-lease-duration=120s", "-workers=2", "-write-concurrency=3"}, io.Discard, os.Stderr)

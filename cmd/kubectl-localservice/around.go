@@ -24,8 +24,8 @@ const (
 	aroundLimit = 500
 )
 
-// around looks around a LocalService that has no pods: for what would make them, and for others like them. What the user
-// may not read is left out.
+// around looks around a LocalService that has no pods: for what would make them, and for others like them. What the
+// user may not read is left out.
 type around struct {
 	*cluster
 

@@ -145,8 +145,8 @@ func (f *createFlags) localService(name string) (*v1alpha1.LocalService, error) 
 		Spec: v1alpha1.LocalServiceSpec{Mode: v1alpha1.Mode(f.mode)}}
 	var err error
 	if ls.Spec.Selector, err = labels.ConvertSelectorToLabelsMap(f.selector); err != nil {
-		return nil, fmt.Errorf("--selector %q: give labels as key=value, with commas between them, such as app=demo,tier=web",
-			f.selector)
+		return nil, fmt.Errorf("--selector %q: give labels as key=value, with commas between them, such as "+
+			"app=demo,tier=web", f.selector)
 	}
 	if err := selectNodes(&ls.Spec, f.nodeSelector); err != nil {
 		return nil, fmt.Errorf("--node-selector: %w", err)

@@ -65,10 +65,10 @@ func (c *cluster) withDNS(ctx context.Context, lists []*diagnose.NodeList, flags
 	if !slices.ContainsFunc(names, func(name string) bool {
 		return len(replies[name].Addresses) > 0 || replies[name].Failure != ""
 	}) {
-		return lists, "", fmt.Errorf("--dns: the cluster's DNS (pod %s) has no address for any of the names, nor for %s "+
-			"(it says %s): either %s is not the domain of the cluster, which the line \"search\" of /etc/resolv.conf in "+
-			"any pod ends with (set --cluster-domain), or the server has not reached the API server", server.Pod,
-			known, replies[known].Code, flags.clusterDomain)
+		return lists, "", fmt.Errorf("--dns: the cluster's DNS (pod %s) has no address for any of the names, nor for "+
+			"%s (it says %s): either %s is not the domain of the cluster, which the line \"search\" of "+
+			"/etc/resolv.conf in any pod ends with (set --cluster-domain), or the server has not reached the API "+
+			"server", server.Pod, known, replies[known].Code, flags.clusterDomain)
 	}
 	warning := server.Message
 	out := make([]*diagnose.NodeList, len(lists))
@@ -97,9 +97,9 @@ func (c *cluster) connectDNS(ctx context.Context, service string) (server diagno
 	case len(list.Items) > 0 && !hasReady:
 		return diagnose.DNSServer{Service: service}, "", nil
 	case podName == "":
-		return server, "", fmt.Errorf("there is no Service %s with TCP port %d: name the Service of your cluster's DNS "+
-			"by --dns-service. If DNS does not run in pods (Cloud DNS for GKE, say), resolve a name from a pod instead",
-			service, dnsPort)
+		return server, "", fmt.Errorf("there is no Service %s with TCP port %d: name the Service of your cluster's "+
+			"DNS by --dns-service. If DNS does not run in pods (Cloud DNS for GKE, say), resolve a name from a pod "+
+			"instead", service, dnsPort)
 	}
 	pod, err := c.kube.CoreV1().Pods(namespace).Get(ctx, podName, metav1.GetOptions{})
 	if err != nil {

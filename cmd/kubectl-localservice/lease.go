@@ -65,7 +65,8 @@ func (c *cluster) lease(ctx context.Context) (newest *coordinationv1.Lease) {
 		}
 		for i := range list.Items {
 			lease := &list.Items[i]
-			if lease.Name != leaseName || lease.Spec.RenewTime == nil || time.Until(lease.Spec.RenewTime.Time) > clockSkew {
+			if lease.Name != leaseName || lease.Spec.RenewTime == nil ||
+				time.Until(lease.Spec.RenewTime.Time) > clockSkew {
 				continue
 			}
 			if lease.Namespace == leaseNamespace {

@@ -102,7 +102,8 @@ func TestControllerWatched(t *testing.T) {
 	}
 	before := o.snapshot(t.Context(), true).lists
 	for i, stopped := range []bool{false, true, false} {
-		o.controller = diagnose.Controller{Namespace: "ops", Name: leaseName, Renewed: time.Unix(int64(i), 0), Stopped: stopped}
+		o.controller = diagnose.Controller{Namespace: "ops", Name: leaseName, Renewed: time.Unix(int64(i), 0),
+			Stopped: stopped}
 		s := o.snapshot(t.Context(), true)
 		if (s.controller != "") != stopped || (s.lists[0].Controller != "") != stopped ||
 			len(diagnose.Changes(before[0], s.lists[0])) > 0 {

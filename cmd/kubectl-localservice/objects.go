@@ -81,8 +81,8 @@ type snapshot struct {
 
 // newObjects makes the sources for one LocalService of the namespace or, without a name, for all.
 func (c *cluster) newObjects(name, clusterDomain string) *objects {
-	o := &objects{cluster: c, clusterDomain: clusterDomain, allNodes: true, withPods: true, wake: make(chan struct{}, 1),
-		problems: map[string]string{}, around: around{c, utilcache.NewExpiring()}}
+	o := &objects{cluster: c, clusterDomain: clusterDomain, allNodes: true, withPods: true,
+		wake: make(chan struct{}, 1), problems: map[string]string{}, around: around{c, utilcache.NewExpiring()}}
 	only := ""
 	if name != "" {
 		only = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()

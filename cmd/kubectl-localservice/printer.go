@@ -371,8 +371,8 @@ func widthOf(table *metav1.Table) (width int) {
 // summaryLine returns the columns of `kubectl get localservices`.
 func summaryLine(list *diagnose.NodeList) string {
 	s := &list.Summary
-	return fmt.Sprintf("LocalService %s: nodes %d, answering %d/%d, status %s.", list.Key(), s.Nodes, s.Answering, s.Nodes,
-		cmp.Or(s.Status, "not set yet"))
+	return fmt.Sprintf("LocalService %s: nodes %d, answering %d/%d, status %s.", list.Key(), s.Nodes, s.Answering,
+		s.Nodes, cmp.Or(s.Status, "not set yet"))
 }
 
 // totalLine sums up several LocalServices.

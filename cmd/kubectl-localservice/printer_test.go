@@ -31,10 +31,12 @@ func TestReasonColumn(t *testing.T) {
 	rows[0].DNS, rows[0].prefix = &diagnose.DNSAnswer{Message: "DNS " + long}, "demo on "
 	rows = append(rows, row{Node: &diagnose.Node{Node: "n9", Finding: found("exit code 2", "", long)}})
 	const cut = "long long long long long long long lo…"
-	wantTexts := []string{"DNS long long long long long long lon…", "exit code 1 (a, b, c and 1 more)", "exit code 1 (podpodpodpodpodpodpodpod…", cut, "short", cut, cut, cut, cut,
+	wantTexts := []string{"DNS long long long long long long lon…", "exit code 1 (a, b, c and 1 more)",
+		"exit code 1 (podpodpodpodpodpodpodpod…", cut, "short", cut, cut, cut, cut,
 		"exit code 2 (long long long long long…"}
 	rows[3].prefix, rows[5].prefix, rows[6].prefix = "a on ", "a on ", "b on "
-	wantBelow := []string{"demo on n0: DNS " + long, "a on n3, n5, b on n6 and 1 more: " + long, "n4: do it", "n8: " + long + "; do it",
+	wantBelow := []string{"demo on n0: DNS " + long, "a on n3, n5, b on n6 and 1 more: " + long, "n4: do it", "n8: " +
+		long + "; do it",
 		"n9: exit code 2 (" + long + ")"}
 	texts, below := reasonColumn(rows, room)
 	if !slices.Equal(texts, wantTexts) {
@@ -66,7 +68,8 @@ func TestHostileText(t *testing.T) {
 		wantHarmless(t, args, stdout+stderr)
 	}
 	fail(&f.kube.Fake, "nodes", forbidden) // Then Services name the nodes.
-	if err := f.kube.Tracker().Update(corev1.SchemeGroupVersion.WithResource("services"), named, "default"); err != nil {
+	if err := f.kube.Tracker().Update(corev1.SchemeGroupVersion.WithResource("services"), named,
+		"default"); err != nil {
 		t.Fatal(err)
 	}
 	_, stdout, stderr := f.run(t, "nodes", "demo")

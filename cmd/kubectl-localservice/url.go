@@ -54,7 +54,8 @@ the node's own with the node port. Whether a firewall lets them through cannot b
 		},
 	}
 	cmd.Flags().BoolVar(&flags.external, "external", false, "Print the URL for clients outside the cluster.")
-	cmd.Flags().StringVar(&flags.port, "port", "", "Name or number of the LocalService's port; the first one by default.")
+	cmd.Flags().StringVar(&flags.port, "port", "", "Name or number of the LocalService's port; the first one by "+
+		"default.")
 	return cmd
 }
 
@@ -99,8 +100,8 @@ func (p *plugin) url(ctx context.Context, name, node string, flags *urlFlags) er
 func (c *cluster) externalAddress(ctx context.Context, ls *v1alpha1.LocalService, n *diagnose.Node,
 	port *v1alpha1.ServicePort) (host string, number int32, err error) {
 	if ls.Spec.Mode == v1alpha1.ModeHostnames {
-		return "", 0, errors.New("mode Hostnames is for clients inside the cluster: clients outside reach a node's name " +
-			"only in mode Services, with spec.type NodePort or LoadBalancer")
+		return "", 0, errors.New("mode Hostnames is for clients inside the cluster: clients outside reach a node's " +
+			"name only in mode Services, with spec.type NodePort or LoadBalancer")
 	}
 	if len(n.LoadBalancer) > 0 {
 		return n.LoadBalancer[0], port.Port, nil
@@ -162,8 +163,8 @@ func (c *cluster) named(ctx context.Context, ls *v1alpha1.LocalService, node str
 	return nil, fmt.Errorf("LocalService %s/%s has no name for a %s: %s", ls.Namespace, ls.Name, what, seeNodes(ls))
 }
 
-// choosePort finds a port of a LocalService by its name or number; for "", the first one. A headless LocalService without
-// ports has them all.
+// choosePort finds a port of a LocalService by its name or number; for "", the first one. A headless LocalService
+// without ports has them all.
 func choosePort(ls *v1alpha1.LocalService, nameOrNumber string) (*v1alpha1.ServicePort, error) {
 	var choices []string
 	number, err := strconv.ParseUint(nameOrNumber, 10, 16)

@@ -55,8 +55,8 @@ func (s *scene) floorFanOut(ctx context.Context, prefix string, n int) time.Dura
 // statusRate is how many status writes a second there were.
 func (c compared) statusRate() float64 { return c.count(statusWrites) / max(1, c.seconds()) }
 
-// measureFanOut measures row 1: rounds of bare clients and of the controller, in turn, at several distances from the API
-// server.
+// measureFanOut measures row 1: rounds of bare clients and of the controller, in turn, at several distances from the
+// API server.
 func measureFanOut(ctx context.Context, b *bench) {
 	b.withScene(ctx, b.n(1000), func(s *scene) {
 		for _, distance := range b.distances() {

@@ -92,7 +92,8 @@ func (b *bench) publish(ctx context.Context, mode v1alpha1.Mode, apps int) (p *p
 	b.withScene(ctx, b.n(publishedNodes), func(s *scene) {
 		p = &publication{scene: s, mode: mode, apps: apps}
 		var pods []*corev1.Pod
-		state := map[v1alpha1.Mode]podState{v1alpha1.ModeServices: podLabelled, v1alpha1.ModeHostnames: podRunning}[mode]
+		state := map[v1alpha1.Mode]podState{v1alpha1.ModeServices: podLabelled,
+			v1alpha1.ModeHostnames: podRunning}[mode]
 		for i := range apps {
 			pods = append(pods, s.seedPods(ctx, fmt.Sprintf("app%03d", i), len(s.nodes), state)...)
 		}

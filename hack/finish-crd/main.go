@@ -2,7 +2,8 @@
 // markers in Go comments cannot say: descriptions in one line, because the lines of a Go comment would break those of
 // `kubectl explain` in odd places; the bounds of numbers, and of ports that are numbers or names; that a time is no
 // list; how long the values of a map may be, which the API server must know to bound the cost of rules about them; that
-// a key without a value has an empty one, as in a Service; and that metadata has a name, so that refusals of it can say where it is.
+// a key without a value has an empty one, as in a Service; and that metadata has a name, so that refusals of it can say
+// where it is.
 package main
 
 import (
@@ -19,7 +20,8 @@ import (
 const (
 	// maxAnnotationLength is such that the annotations of a Service have less than the 256 KiB that the API allows.
 	maxAnnotationLength = 50000
-	// maxVariableLabelLength leaves room for the key of a node's label in a variable, which stands for something shorter.
+	// maxVariableLabelLength leaves room for the key of a node's label in a variable, which stands for something
+	// shorter.
 	maxVariableLabelLength = 200
 )
 

@@ -127,7 +127,8 @@ func checkBinary(t *testing.T, binary []byte, platform, dist, program string) {
 	}
 	// The bill has the standard library beside the modules.
 	if len(listed.Components) != len(info.Deps)+1 || len(info.Deps) < 20 {
-		t.Errorf("the bill of materials has %d components, the binary %d modules", len(listed.Components), len(info.Deps))
+		t.Errorf("the bill of materials has %d components, the binary %d modules", len(listed.Components),
+			len(info.Deps))
 	}
 	licenses := []byte(read(t, dist, "THIRD_PARTY_LICENSES"))
 	contains(t, licenses, "\ngo/LICENSE\n")
@@ -186,7 +187,8 @@ func checkPlugin(t *testing.T, dist string) {
 		folder := t.TempDir()
 		for _, file := range p.Files {
 			data := files["./"+file.From]
-			if err := os.WriteFile(filepath.Join(folder, file.To, file.From), data, 0o755); err != nil || len(data) == 0 {
+			if err := os.WriteFile(filepath.Join(folder, file.To, file.From), data, 0o755); err != nil ||
+				len(data) == 0 {
 				t.Fatalf("%s has no %s: %v", archive, file.From, err)
 			}
 		}
@@ -287,7 +289,8 @@ func checkPlatform(t *testing.T, image v1.Image, platform string, created time.T
 			t.Errorf("%s in the image for %s is not %s", header.Name, platform, released)
 		}
 	})
-	if want := map[string]int64{name: 0o755, "LICENSE": 0o644, "THIRD_PARTY_LICENSES": 0o644}; !maps.Equal(modes, want) {
+	want := map[string]int64{name: 0o755, "LICENSE": 0o644, "THIRD_PARTY_LICENSES": 0o644}
+	if !maps.Equal(modes, want) {
 		t.Errorf("the image has the files %v, not %v", modes, want)
 	}
 }

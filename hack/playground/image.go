@@ -90,8 +90,8 @@ func (s imageSource) write(dir workdir) (err error) {
 	return nil
 }
 
-// archive writes a docker-archive: an image with one layer, which has the binary as its only file, and a user who is not
-// root, as pods with runAsNonRoot need. A tarball is copied.
+// archive writes a docker-archive: an image with one layer, which has the binary as its only file, and a user who is
+// not root, as pods with runAsNonRoot need. A tarball is copied.
 func (s imageSource) archive(out io.Writer) error {
 	content, err := os.ReadFile(s.Binary)
 	if err != nil {

@@ -90,8 +90,8 @@ func (o *Options) addFlags(flags *flag.FlagSet) {
 		"`key` of the pod label that holds the name of the pod's node. Choose one by which no workload selects its "+
 			"pods: the controller does not change such a label")
 	flags.BoolVar(&o.LabelPods, "label-pods", true,
-		"label the pods that a LocalService selects. With -label-pods=false no permission for pods is needed: their labels "+
-			"come from admission policies, or all LocalServices have mode Hostnames")
+		"label the pods that a LocalService selects. With -label-pods=false no permission for pods is needed: their "+
+			"labels come from admission policies, or all LocalServices have mode Hostnames")
 	flags.BoolVar(&o.LabelAllPods, "label-all-pods", false,
 		"label every scheduled pod, not only those that a LocalService selects")
 	flags.Func("namespaces", "`names` of the namespaces to work in, with commas between them; without it, all. "+

@@ -43,8 +43,8 @@ func TestTrimEndpointSlice(t *testing.T) {
 	}
 }
 
-// TestReadyServices: a Service with a cluster IP answers if a pod is ready, and all ports whose targetPort is a name are
-// published. A headless name resolves without ports, too.
+// TestReadyServices: a Service with a cluster IP answers if a pod is ready, and all ports whose targetPort is a name
+// are published. A headless name resolves without ports, too.
 func TestReadyServices(t *testing.T) {
 	ports := func(names ...string) (out []discoveryv1.EndpointPort) {
 		for _, name := range names {
@@ -106,11 +106,13 @@ func TestReadyServices(t *testing.T) {
 	}
 }
 
-// TestPortNumbers: the numbers of named ports come from EndpointSlices, in both modes. Clients of cluster IPs need none.
+// TestPortNumbers: the numbers of named ports come from EndpointSlices, in both modes. Clients of cluster IPs need
+// none.
 func TestPortNumbers(t *testing.T) {
 	c := newCaches(t)
 	for i, ports := range []map[string]int32{{"http": 8080, "dns": 53}, {"http": 9090}, {}} {
-		full := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("demo-", i),
+		full := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "default",
+			Name:   fmt.Sprint("demo-", i),
 			Labels: map[string]string{discoveryv1.LabelServiceName: "demo-a", v1alpha1.OwnerLabelKey: "demo"}},
 			Endpoints: []discoveryv1.Endpoint{{}}}
 		for name, number := range ports {

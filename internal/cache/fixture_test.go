@@ -25,7 +25,8 @@ func newCachesOf(t *testing.T, kube kubernetes.Interface, localServices dynamic.
 	namespaces ...string) *Caches {
 	t.Helper()
 	c, err := New(Options{Kube: kube, LocalServices: NewLocalServiceReader(localServices, 0),
-		Metadata: metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), NodeLabelKey: nodeLabelKey, Pods: true,
+		Metadata: metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), NodeLabelKey: nodeLabelKey,
+		Pods:       true,
 		Namespaces: namespaces, OnReadError: func(context.Context, string, error) {},
 		OnRestore: func(err error) { t.Error(err) }})
 	if err != nil {

@@ -162,11 +162,12 @@ func (c *Caches) runLocalServices(ctx context.Context, namespace string) {
 // hold up the others.
 func (c *Caches) WaitForSync(ctx context.Context) bool {
 	began := time.Now()
+	isAwaited := func(namespace string) bool {
+		return !hasSynced(c.all(), namespace) &&
+			(namespace == metav1.NamespaceAll || time.Since(began) < namespaceTimeout)
+	}
 	return cache.WaitForCacheSync(ctx.Done(), func() bool {
-		return c.Nodes.HasSynced(metav1.NamespaceAll) && !slices.ContainsFunc(c.namespaces, func(namespace string) bool {
-			return !hasSynced(c.all(), namespace) &&
-				(namespace == metav1.NamespaceAll || time.Since(began) < namespaceTimeout)
-		})
+		return c.Nodes.HasSynced(metav1.NamespaceAll) && !slices.ContainsFunc(c.namespaces, isAwaited)
 	})
 }
 

@@ -67,9 +67,9 @@ func (n *Nodes) Labels() plan.NodeLabels {
 	}
 }
 
-// Named returns which nodes have names in mode Hostnames: those that a LocalService selects. While it selects none, these
-// are all nodes, so that published names stay and follow the pods. Of two nodes that want one name, only one has it. The
-// answers are those of the moment of the first question.
+// Named returns which nodes have names in mode Hostnames: those that a LocalService selects. While it selects none,
+// these are all nodes, so that published names stay and follow the pods. Of two nodes that want one name, only one has
+// it. The answers are those of the moment of the first question.
 func (n *Nodes) Named(ls *v1alpha1.LocalService) (isNamed func(node string) bool) {
 	selectsNone, rivals := false, map[string]string(nil)
 	look := sync.OnceFunc(func() { // In mode Services, nobody asks.

@@ -104,8 +104,8 @@ func TestNamedRivalOfHash(t *testing.T) {
 	}
 }
 
-// TestLabelsOfManyWrites: the writes of a plan ask for the labels of nodes at the same time, which only the race detector
-// sees.
+// TestLabelsOfManyWrites: the writes of a plan ask for the labels of nodes at the same time, which only the race
+// detector sees.
 func TestLabelsOfManyWrites(t *testing.T) {
 	c := newCaches(t)
 	show(t, c.Nodes.Store, testNode(t, "one", map[string]string{"zone": "a"}))

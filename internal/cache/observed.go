@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// ObservedTimeout limits how long a sync waits for the cache to observe a write, which it may never do: the watch of
-	// another API server may lag, or break.
+	// ObservedTimeout limits how long a sync waits for the cache to observe a write, which it may never do: the watch
+	// of another API server may lag, or break.
 	ObservedTimeout = time.Minute
 	// StatusTimeout limits how long the next status waits for the last one, on which nothing else depends. Writes are
 	// remembered as long.

@@ -87,7 +87,8 @@ func (r *Reader) persist(ctx context.Context, try func() error) error {
 		if err == nil || ctx.Err() != nil || !isTransient(err) {
 			return err
 		}
-		if reason := apierrors.ReasonForError(err); reason != last { // An outage ends with RBAC that knows no roles yet.
+		// An outage ends with RBAC that knows no roles yet.
+		if reason := apierrors.ReasonForError(err); reason != last {
 			last, since = reason, time.Now()
 		}
 		if time.Since(since) >= reportAfter {

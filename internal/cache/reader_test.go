@@ -181,7 +181,8 @@ func TestRestore(t *testing.T) {
 				if c.asks == 2 && a.options[0] != (metav1.ListOptions{Limit: 1}) {
 					t.Errorf("the revision is asked for with %v", a.options[0])
 				}
-				if c.restored && !strings.Contains(a.restored.Error(), "services: revision "+c.now+" now, "+c.read+" before") {
+				want := "services: revision " + c.now + " now, " + c.read + " before"
+				if c.restored && !strings.Contains(a.restored.Error(), want) {
 					t.Error(a.restored)
 				}
 			})

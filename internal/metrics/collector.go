@@ -106,7 +106,8 @@ func (c *Collector) CollectWithStability(ch chan<- metrics.Metric) {
 				gauge(invalidDesc, 1, ls.Namespace, ls.Name)
 			}
 		}
-		mode, services := v1alpha1.ModeServices, int(ls.Status.Nodes) // The default, also where the mode cannot be read.
+		// The default, also where the mode cannot be read.
+		mode, services := v1alpha1.ModeServices, int(ls.Status.Nodes)
 		if ls.Spec.Mode == v1alpha1.ModeHostnames {
 			mode, services = v1alpha1.ModeHostnames, hostnamesServices
 		}

@@ -16,7 +16,8 @@ import (
 func SelectorHint(ls *v1alpha1.LocalService) string {
 	for _, key := range slices.Sorted(maps.Keys(ls.Spec.Selector)) {
 		if isOfNodes(key) {
-			return fmt.Sprintf("the label %s is one of nodes, and selector selects pods: choose nodes with nodeSelector", key)
+			return fmt.Sprintf("the label %s is one of nodes, and selector selects pods: choose nodes with "+
+				"nodeSelector", key)
 		}
 	}
 	return ""

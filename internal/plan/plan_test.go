@@ -166,7 +166,8 @@ func FuzzCompute(f *testing.F) {
 			}
 		}
 		if again.InPlace+len(again.Changes[Conflict]) != len(nodes) {
-			t.Fatalf("%d in place and %d conflicts of %d nodes", again.InPlace, len(again.Changes[Conflict]), len(nodes))
+			t.Fatalf("%d in place and %d conflicts of %d nodes", again.InPlace, len(again.Changes[Conflict]),
+				len(nodes))
 		}
 		for name, service := range original {
 			ours := slices.ContainsFunc(append(nodes, ""), func(node string) bool {

@@ -21,11 +21,9 @@ func Rivals(ls *v1alpha1.LocalService, nodes []string) map[string]string {
 	case ls.Spec.Mode != v1alpha1.ModeHostnames:
 		longest -= len(ls.Name) + 1
 	}
-	if !slices.ContainsFunc(nodes, func(node string) bool { return strings.Contains(node, ".") || len(node) > longest }) {
+	isChanged := func(node string) bool { return strings.Contains(node, ".") || len(node) > longest }
+	if !slices.ContainsFunc(nodes, isChanged) || !mayClash(ls, nodes) {
 		return nil // All have their own names.
-	}
-	if !mayClash(ls, nodes) {
-		return nil
 	}
 	holders, others := make(map[string]string, len(nodes)), []string(nil)
 	for _, node := range nodes {

@@ -66,7 +66,8 @@ func FuzzSelects(f *testing.F) {
 				t.Fatalf("%s: %v", NodeSelection(ls), err)
 			}
 			if got := Selects(ls, node.Name, labels.Set(node.Labels)); got != want {
-				t.Errorf("%s: node %s with %v is selected: %t, want %t", NodeSelection(ls), node.Name, node.Labels, got, want)
+				t.Errorf("%s: node %s with %v is selected: %t, want %t", NodeSelection(ls), node.Name, node.Labels, got,
+					want)
 			}
 		}
 	})

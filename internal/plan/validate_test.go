@@ -38,7 +38,8 @@ func TestNewTemplateRefuses(t *testing.T) {
 			ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{"a": "$(NODE_LABEL['b"}}
 		}, `labels has in a a variable for the label "$(NODE_LABEL['b"`},
 		"no value of a label beside a variable": {func(ls *v1alpha1.LocalService) {
-			ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{"a": "in: $(NODE_LABEL['b'])"}}
+			ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{
+				Labels: map[string]string{"a": "in: $(NODE_LABEL['b'])"}}
 		}, `labels has in a the value "in: $(NODE_LABEL['b'])", which no label can have`},
 		"node label also": {func(ls *v1alpha1.LocalService) {
 			ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{"vm/rack": "x"}}

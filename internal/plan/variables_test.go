@@ -73,13 +73,14 @@ func TestVariablesOfOtherNode(t *testing.T) {
 	}
 }
 
-// TestNoValue: a label or annotation with a variable for a label that the node lacks is left out, until the node has it,
-// and again when the node has lost it.
+// TestNoValue: a label or annotation with a variable for a label that the node lacks is left out, until the node has
+// it, and again when the node has lost it.
 func TestNoValue(t *testing.T) {
 	ls := localService(func(ls *v1alpha1.LocalService) {
 		ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{
-			Labels:      map[string]string{"zone": "$(NODE_LABEL['zone'])", "team": "a"},
-			Annotations: map[string]string{"rack": "$(NODE_NAME)-$(NODE_LABEL['rack'])", "b": "$$(NODE_LABEL['other'])"}}
+			Labels: map[string]string{"zone": "$(NODE_LABEL['zone'])", "team": "a"},
+			Annotations: map[string]string{"rack": "$(NODE_NAME)-$(NODE_LABEL['rack'])",
+				"b": "$$(NODE_LABEL['other'])"}}
 	})
 	node := labels.Set{}
 	ts, err := NewTemplates(ls, nodeLabelKey, func(_, key string) (string, bool) { return node.Lookup(key) })

@@ -160,7 +160,8 @@ func (r *report) ready(ls *v1alpha1.LocalService) metav1.Condition {
 		c.Reason, c.Message = v1alpha1.ReasonNoNodesSelected, r.noNodesSelected(ls)
 	case r.IsHostnames:
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonHostnamesInPlace
-		c.Message = "every name is published" + r.ungrouped(ls) + r.answering(ls, "name") + r.translating(ls) + r.dropped()
+		c.Message = "every name is published" + r.ungrouped(ls) + r.answering(ls, "name") + r.translating(ls) +
+			r.dropped()
 	default:
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonServicesInPlace
 		c.Message = "every selected node has its Service" + r.answering(ls, "node") + r.translating(ls) + r.dropped()
@@ -197,8 +198,8 @@ func (r *report) ungrouped(ls *v1alpha1.LocalService) (text string) {
 			words.Count(r.Ungrouped, "node"), ls.Spec.GroupBy)
 	}
 	if r.EmptyGroups > 0 {
-		text += fmt.Sprintf(", and %s with an empty value of the label %s (spec.groupBy), so without a name: the value is "+
-			"the name. Use a label with values", words.Count(r.EmptyGroups, "node"), ls.Spec.GroupBy)
+		text += fmt.Sprintf(", and %s with an empty value of the label %s (spec.groupBy), so without a name: the "+
+			"value is the name. Use a label with values", words.Count(r.EmptyGroups, "node"), ls.Spec.GroupBy)
 	}
 	return text
 }
@@ -207,8 +208,8 @@ func (r *report) ungrouped(ls *v1alpha1.LocalService) (text string) {
 func (r *report) translating(ls *v1alpha1.LocalService) string {
 	text := ""
 	if unknown := plan.UnknownPorts(ls, r.PortNumbers); r.Ready > 0 && len(unknown) > 0 {
-		text = fmt.Sprintf("; no container has a port named %s, which targetPort names: the names resolve, but clients find "+
-			"nothing on that port", words.List(unknown, namesInMessage))
+		text = fmt.Sprintf("; no container has a port named %s, which targetPort names: the names resolve, but "+
+			"clients find nothing on that port", words.List(unknown, namesInMessage))
 	}
 	if ports := plan.TranslatedPorts(ls, r.PortNumbers); ports != "" {
 		text += "; " + ports
@@ -222,9 +223,9 @@ func (r *report) dropped() string {
 	if len(r.Lacking) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; when the controller started, the CustomResourceDefinition was older than it, so that the API "+
-		"server may have dropped %s from this LocalService: install crd.yaml of the release, restart the controller, and "+
-		"set them again", words.List(r.Lacking, namesInMessage))
+	return fmt.Sprintf("; when the controller started, the CustomResourceDefinition was older than it, so that the "+
+		"API server may have dropped %s from this LocalService: install crd.yaml of the release, restart the "+
+		"controller, and set them again", words.List(r.Lacking, namesInMessage))
 }
 
 // noNodesSelected explains why a LocalService selects no node, and what stays for that reason.
@@ -233,8 +234,8 @@ func (r *report) noNodesSelected(ls *v1alpha1.LocalService) string {
 	case r.Unselected == nil && r.EmptyGroups > 0:
 		return "there is no name to publish" + r.ungrouped(ls)
 	case r.Unselected == nil && ls.Spec.GroupBy != "":
-		return fmt.Sprintf("no node has the label %s (spec.groupBy), or there is no node, so there is no name to publish",
-			ls.Spec.GroupBy)
+		return fmt.Sprintf("no node has the label %s (spec.groupBy), or there is no node, so there is no name to "+
+			"publish", ls.Spec.GroupBy)
 	case r.Unselected == nil:
 		return "the cluster has no node"
 	}

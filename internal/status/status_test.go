@@ -62,7 +62,8 @@ func TestStatus(t *testing.T) {
 				"kubectl localservice nodes -n default demo says why$"},
 		"all in place, and an old schema": {found{Nodes: 3, InPlace: 3, Ready: 3, Lacking: []string{"spec.a", "spec.b"}},
 			outcome{}, "True ServicesInPlace", "False ServicesInPlace", "", "the API server may have dropped spec.a, " +
-				"spec.b from this LocalService: install crd.yaml of the release, restart the controller, and set them again$"},
+				"spec.b from this LocalService: install crd.yaml of the release, restart the controller, and set " +
+				"them again$"},
 		"no nodes": {found{}, outcome{}, "False NoNodesSelected", "False NoNodesSelected", "",
 			"the cluster has no node"},
 		"no nodes selected": {found{Unselected: unselected(0)}, outcome{}, "False NoNodesSelected",
@@ -218,7 +219,8 @@ func TestStatusNamesPorts(t *testing.T) {
 		numbers := plan.PortNumbers{ls.Spec.Ports[0].Name: 81}
 		status := Of(ls, &plan.Plan{Nodes: 3, InPlace: 3, Ready: 3, PortNumbers: numbers}, &plan.Outcome{})
 		got := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady).Message
-		if want := "every selected node has its Service; clients must connect to port 81 "; !strings.HasPrefix(got, want) {
+		want := "every selected node has its Service; clients must connect to port 81 "
+		if !strings.HasPrefix(got, want) {
 			t.Errorf("the message of Ready is %q, want %q", got, want)
 		}
 	}
@@ -301,8 +303,8 @@ func TestSelectorHint(t *testing.T) {
 		for ready, isReported := range []bool{want, false} {
 			status := Of(ls, &plan.Plan{Nodes: 2, InPlace: 2, Ready: ready}, &plan.Outcome{})
 			message := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady).Message
-			if got := strings.Contains(message, "the label "+key+" is one of nodes, and selector selects pods: choose nodes "+
-				"with nodeSelector"); got != isReported {
+			if got := strings.Contains(message, "the label "+key+" is one of nodes, and selector selects pods: "+
+				"choose nodes with nodeSelector"); got != isReported {
 				t.Errorf("%d ready: %s", ready, message)
 			}
 		}

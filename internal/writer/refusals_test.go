@@ -49,7 +49,8 @@ func TestRefusalsBackoff(t *testing.T) {
 	})
 }
 
-// TestDeniedBackoff: a write that RBAC denies is retried soon at first, and not reported until that has lasted for a while.
+// TestDeniedBackoff: a write that RBAC denies is retried soon at first, and not reported until that has lasted for a
+// while.
 func TestDeniedBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, began := NewRefusals(), time.Now()

@@ -108,8 +108,8 @@ func TestWriteFails(t *testing.T) {
 	}
 }
 
-// TestWritePanics: a panic over one Service is a refusal of that Service, so that it is not repeated at once. Where it was is only in
-// the log, and not in the status.
+// TestWritePanics: a panic over one Service is a refusal of that Service, so that it is not repeated at once. Where it
+// was is only in the log, and not in the status.
 func TestWritePanics(t *testing.T) {
 	f := newFixture(t, 1)
 	f.answer = func(request string, _ *corev1.Service) error {
@@ -253,7 +253,8 @@ func TestWriteStops(t *testing.T) {
 				}
 				return nil
 			}
-			out := f.services.Write(ctx, f.ls, planOf(f.changes(plan.Create, "a", "b", "c"), f.changes(plan.Update, "d")),
+			out := f.services.Write(ctx, f.ls, planOf(f.changes(plan.Create, "a", "b", "c"),
+				f.changes(plan.Update, "d")),
 				always)
 			if requests := f.took(); len(requests) != 2 || out.Stopped == nil || !c.want(out.Stopped) {
 				t.Errorf("stopped by %v after %v", out.Stopped, requests)

@@ -81,8 +81,8 @@ func (s *Statuses) Write(ctx context.Context, ls *v1alpha1.LocalService, after v
 
 // write writes the status of a LocalService. It ignores one that was deleted, which the watch will show.
 func (s *Statuses) write(ctx context.Context, ls *v1alpha1.LocalService, after *v1alpha1.LocalServiceStatus) error {
-	// The resource version protects a LocalService that was changed, or recreated under the same name, from a status that
-	// is not its own. An older CustomResourceDefinition would drop fields without a word.
+	// The resource version protects a LocalService that was changed, or recreated under the same name, from a status
+	// that is not its own. An older CustomResourceDefinition would drop fields without a word.
 	object := &v1alpha1.LocalService{ObjectMeta: metav1.ObjectMeta{Namespace: ls.Namespace, Name: ls.Name, UID: ls.UID,
 		ResourceVersion: ls.ResourceVersion}, Status: *after}
 	written, err := s.Client.LocalserviceV1alpha1().LocalServices(ls.Namespace).UpdateStatus(ctx, object,

@@ -127,8 +127,8 @@ func TestOneLineForACause(t *testing.T) {
 	browser.Eventually(page, firstLine, "1 name|Cause1|app-01|n0001")
 }
 
-// TestNotices: what concerns a LocalService as a whole has a line, also while nothing is wrong with its names or none of
-// them has a pod. With all namespaces, names have theirs.
+// TestNotices: what concerns a LocalService as a whole has a line, also while nothing is wrong with its names or none
+// of them has a pod. With all namespaces, names have theirs.
 func TestNotices(t *testing.T) {
 	t.Parallel()
 	m := loaded(columns(4, 3, func(c, i int, n *diagnose.Node) {
@@ -350,7 +350,8 @@ func TestPhoneTurned(t *testing.T) {
 	m := &view.Matrix{Status: view.Status{Loaded: true}, Columns: map[string]*view.Column{}}
 	for _, namespace := range []string{"default", "hostnames", "shop"} {
 		m.Columns[namespace+"/localservice-app"] = view.NewColumn(&diagnose.NodeList{Namespace: namespace,
-			LocalService: "localservice-app", Items: []diagnose.Node{{Node: "k8s01", Finding: diagnose.Finding{State: diagnose.Empty}}}})
+			LocalService: "localservice-app", Items: []diagnose.Node{{Node: "k8s01",
+				Finding: diagnose.Finding{State: diagnose.Empty}}}})
 	}
 	page := browser.Open(t, serveNamespace(t, "", m).URL(), 390, 844)
 	browser.Eventually(page, `[...document.querySelectorAll(".rowheader b, .row .rowheader small")].map((e) =>

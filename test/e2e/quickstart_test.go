@@ -44,7 +44,8 @@ func quickStart(t *testing.T) {
 	const role = "node-role.kubernetes.io/control-plane"
 	for _, args := range [][]string{{"label", "node", "control-plane", role + "="},
 		{"taint", "node", "control-plane", role + ":NoSchedule"}} {
-		mark := exec.CommandContext(t.Context(), framework.PlaygroundProgram.MustPath(t), append([]string{"kubectl"}, args...)...)
+		mark := exec.CommandContext(t.Context(), framework.PlaygroundProgram.MustPath(t),
+			append([]string{"kubectl"}, args...)...)
 		mark.Env = r.env
 		if output, err := mark.CombinedOutput(); err != nil {
 			t.Fatalf("making a control plane of a node: %v\n%s", err, output)

@@ -103,7 +103,8 @@ func (s *scene) allReported(want int) func(ctx context.Context) error {
 			owner := metav1.GetControllerOf(&list.Items[i])
 			n := 0
 			for _, event := range events.Items {
-				if owner != nil && strings.Contains(event.Message, owner.Kind+" "+owner.Name+" selects the pod by that") {
+				if owner != nil &&
+					strings.Contains(event.Message, owner.Kind+" "+owner.Name+" selects the pod by that") {
 					n++
 				}
 			}

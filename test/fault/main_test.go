@@ -1,6 +1,6 @@
-// Package fault tests what the simulation cannot show, with the built controller and a real API server: a process that is
-// paused, a second API server, and objects that no schema has checked. Afterwards everything must be as without that:
-// exactly the wanted Services, the status correct, and nothing deleted that was wanted all the time.
+// Package fault tests what the simulation cannot show, with the built controller and a real API server: a process that
+// is paused, a second API server, and objects that no schema has checked. Afterwards everything must be as without
+// that: exactly the wanted Services, the status correct, and nothing deleted that was wanted all the time.
 //
 // A test prints its seed. `make test-fault SEED=n` repeats it; with FAULT=whole it takes longer.
 package fault

@@ -19,7 +19,8 @@ import (
 )
 
 // TestExamples tests the LocalServices of all examples. They have no unknown fields, and each port says its protocol:
-// Argo CD with ServerSideApply=true cannot compare a port without one with the one in the cluster, which has the default.
+// Argo CD with ServerSideApply=true cannot compare a port without one with the one in the cluster, which has the
+// default.
 func TestExamples(t *testing.T) {
 	examples := framework.MustModuleFile(t, "artifacts", "examples")
 	found := 0

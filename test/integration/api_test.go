@@ -15,8 +15,8 @@ import (
 
 var localServiceResource = v1alpha1.SchemeGroupVersion.WithResource("localservices")
 
-// createFromYAML makes a LocalService as kubectl does: fields that the API does not have are errors. It is for the nodes
-// of the scene and pods with the label app=demo, unless the fields say otherwise.
+// createFromYAML makes a LocalService as kubectl does: fields that the API does not have are errors. It is for the
+// nodes of the scene and pods with the label app=demo, unless the fields say otherwise.
 func (s *scene) createFromYAML(name, fields string, dryRun ...string) error {
 	spec := fieldsOf(fmt.Sprintf("selector: {app: demo}, nodeSelector: {%s: %s}", framework.SceneLabel, s.Namespace),
 		fields)
@@ -244,7 +244,8 @@ func expression(e string) string { return terms("[{matchExpressions: [" + e + "]
 func ports(n int) string {
 	var list []string
 	for i := range n {
-		list = append(list, fmt.Sprintf("{name: a-port-with-a-name-of-the-longest-kind-that-there-may-be-%03d, port: %d}", i,
+		list = append(list, fmt.Sprintf("{name: a-port-with-a-name-of-the-longest-kind-that-there-may-be-%03d, port: "+
+			"%d}", i,
 			i+1))
 	}
 	return "clusterIP: None, ports: [" + strings.Join(list, ", ") + "]"

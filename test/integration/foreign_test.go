@@ -43,7 +43,8 @@ func TestForeignSlices(t *testing.T) {
 	s.run("a", s.AddNodes("a")[0], "10.1.0.1")
 	ls := s.CreateReady("demo", framework.WithHostnames, func(ls *v1alpha1.LocalService) {
 		ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{"team": "x"},
-			Annotations: map[string]string{"service.cilium.io/global": "true", "external-dns.example.com/hostname": "a"}}
+			Annotations: map[string]string{"service.cilium.io/global": "true",
+				"external-dns.example.com/hostname": "a"}}
 	})
 	s.wantNames("a=10.1.0.1")
 	own := s.MustOwn(ls, 2)

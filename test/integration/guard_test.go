@@ -297,7 +297,8 @@ func (s *scene) attacksOnServices() (attacks []attack) {
 	patch("pass a Service to another LocalService", own.Name, controlledBy(ours(other)))
 	patch("pass a Service to something else", own.Name, controlledBy(refer(foreign, "Deployment", "apps/v1")))
 	patch("lead a name to another host", own.Name,
-		spec(map[string]any{"type": "ExternalName", "externalName": "example.com", "clusterIP": nil, "clusterIPs": nil}))
+		spec(map[string]any{"type": "ExternalName", "externalName": "example.com", "clusterIP": nil,
+			"clusterIPs": nil}))
 	patch("take the traffic of an address", own.Name, spec(map[string]any{"externalIPs": []string{"192.0.2.1"}}))
 	patch("take the address of a load balancer", own.Name,
 		spec(map[string]any{"type": "LoadBalancer", "loadBalancerIP": "192.0.2.1"}))

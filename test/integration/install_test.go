@@ -29,7 +29,8 @@ plugins:
       - {scopeName: PriorityClass, operator: In, values: [system-node-critical, system-cluster-critical]}
 `
 
-// noChosenUser is what OpenShift's restricted-v2 does to pods that choose their user: the namespace has a range of them.
+// noChosenUser is what OpenShift's restricted-v2 does to pods that choose their user: the namespace has a range of
+// them.
 const noChosenUser = `
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy

@@ -73,12 +73,14 @@ func TestStatusPlugin(t *testing.T) {
 		`No pod in namespace \S+ has the labels app=demo\.`,
 		`Clients must connect to port 8080 \(not 80\): .*`,
 		`LocalService \S+/demo: nodes 1, answering 0/1, status NoneAnswering\.`)
-	out, err = s.Kubectl(s.Ctx(), "create", "localservice", "other", "--selector", "app=other", "--port", "http=80:8080",
+	out, err = s.Kubectl(s.Ctx(), "create", "localservice", "other", "--selector", "app=other", "--port",
+		"http=80:8080",
 		"--port", "53/UDP", "--node-selector", "disk=ssd", "--namespace", s.Namespace)
 	if err == nil || !strings.Contains(out, "each of several ports needs a name") {
 		t.Errorf("kubectl create localservice with a port without a name: %v\n%s", err, out)
 	}
-	out, err = s.Kubectl(s.Ctx(), "create", "localservice", "other", "--selector", "app=other", "--port", "http=80:8080",
+	out, err = s.Kubectl(s.Ctx(), "create", "localservice", "other", "--selector", "app=other", "--port",
+		"http=80:8080",
 		"--port", "dns=53/UDP", "--headless", "--node-selector", "disk=ssd", "--namespace", s.Namespace)
 	s.Must(err)
 	if out != "localservice.localservice.dev/other created\nwarning: clients must connect to port 8080 (not 80): a "+

@@ -76,7 +76,8 @@ func TestSecureMetrics(t *testing.T) {
 		expect("without "+permission, token, http.StatusServiceUnavailable, "first", "the API server does not say")
 		cluster.Eventually(t, namespace, "the log says what is missing", func(ctx context.Context) error {
 			_, _, _, err := scrape(ctx, address, token)
-			return errors.Join(err, atLeast(len(controller.LogLines("artifacts/deploy/metrics-secure.yaml", permission)), 1))
+			lines := controller.LogLines("artifacts/deploy/metrics-secure.yaml", permission)
+			return errors.Join(err, atLeast(len(lines), 1))
 		})
 	}
 	without("tokenreviews")

@@ -134,7 +134,8 @@ func TestEachPermission(t *testing.T) {
 				}
 				poke := round % len(pokes)
 				pokes[poke](round)
-				isEvent := strings.HasPrefix(permission.Resource, "events") // It is reported at once, if it comes twice.
+				// It is reported at once, if it comes twice.
+				isEvent := strings.HasPrefix(permission.Resource, "events")
 				if round++; slices.Contains(denied, poke) && !isEvent {
 					time.Sleep(17 * time.Second) // What RBAC denies is reported once that has lasted for 15 seconds.
 				}
@@ -159,8 +160,8 @@ func (s *scene) createOwned(round int, node string) {
 	}
 }
 
-// denied are the pokes after which RBAC may deny something, until the next one makes it needless: a patch of a Service, an
-// update of an EndpointSlice, the deletion of a Service, and a look at the owner of a pod.
+// denied are the pokes after which RBAC may deny something, until the next one makes it needless: a patch of a Service,
+// an update of an EndpointSlice, the deletion of a Service, and a look at the owner of a pod.
 var denied = []int{0, 3, 7, 9}
 
 // pokes make changes that cause all kinds of work of a controller. They do not wait for it.

@@ -70,7 +70,8 @@ func TestRestore(t *testing.T) {
 func copyDir(from, to string) error { return exec.Command("cp", "--archive", from+"/.", to+"/").Run() }
 
 // TestLongOutage stops the API server for longer than the longest backoff of client-go, three times. Soon after it is
-// ready again everything is right, and nothing says that permissions are missing, although RBAC knows no roles at first.
+// ready again everything is right, and nothing says that permissions are missing, although RBAC knows no roles at
+// first.
 func TestLongOutage(t *testing.T) {
 	t.Parallel()
 	const outage, recovery = 40 * time.Second, 15 * time.Second

@@ -142,7 +142,8 @@ func full(t testing.TB, namespace string) []any {
 	var objects []any
 	for _, text := range []string{
 		`{clusterIP: None, selector: {a: a}, nodeSelector: {none: none}, nodeSelectorTerms: [{matchExpressions: [{key: a, operator: In, values: [a]}],
-		  matchFields: [{key: metadata.name, operator: In, values: [a]}]}], ports: [{name: a, port: 80, targetPort: 8080}],
+		  matchFields: [{key: metadata.name, operator: In, values: [a]}]}], ports: [{name: a, port: 80,
+			targetPort: 8080}],
 		  ipFamilies: [IPv4]}`,
 		`{type: LoadBalancer, selector: {a: a}, nodeSelector: {none: none}, ports: [{name: a, port: 80}],
 		  ipFamilies: [IPv4], sessionAffinity: ClientIP, sessionAffinityConfig: {clientIP: {timeoutSeconds: 10}},

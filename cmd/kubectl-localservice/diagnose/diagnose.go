@@ -105,7 +105,8 @@ func messagesOf(f *facts) (messages []string) {
 			messages = append(messages, message)
 		}
 	}
-	if len(f.names) == 0 && len(messages) == 0 && f.hostnames != nil { // Without nodes, names are only what is published.
+	// Without nodes, names are only what is published.
+	if len(f.names) == 0 && len(messages) == 0 && f.hostnames != nil {
 		n := &name{facts: f, serviceName: f.LocalService.Name, hostname: anyName}
 		addServices(n)
 		if r := ruleOf(n); r.reason != NoPods {

@@ -88,9 +88,9 @@ func addPublished(n *name) {
 	}
 }
 
-// missingPorts returns the ports of a LocalService that Kubernetes does not publish for the ready pods of a name, because
-// no container of theirs has a port of the name that targetPort gives. Nothing can connect to these. published are the
-// ports of each EndpointSlice: pods with other ports are in other ones.
+// missingPorts returns the ports of a LocalService that Kubernetes does not publish for the ready pods of a name,
+// because no container of theirs has a port of the name that targetPort gives. Nothing can connect to these. published
+// are the ports of each EndpointSlice: pods with other ports are in other ones.
 func missingPorts(ls *v1alpha1.LocalService, published [][]discoveryv1.EndpointPort) (missing []v1alpha1.ServicePort) {
 	isPublished := func(name string) bool {
 		return slices.ContainsFunc(slices.Concat(published...), func(p discoveryv1.EndpointPort) bool {

@@ -78,7 +78,8 @@ func TestHostnameReasons(t *testing.T) {
 			"Service demo, which publishes the names, is missing; the controller has not written it yet",
 			Endpoints{}},
 		"conflict": {func(in *Input) { in.Services = append(in.Services[:1], other("demo", nil)...) }, NameConflict,
-			"the name of Service demo, which publishes the names, is taken by a Service without an owner (demo); if", Endpoints{}},
+			"the name of Service demo, which publishes the names, is taken by a Service without an owner (demo); if",
+			Endpoints{}},
 		"selects pods": {func(in *Input) { in.Services[1].Spec.Selector = labels.Set{"a": "b"} }, ServiceOutdated,
 			"Service demo, which publishes the names, has another selector than the LocalService says", ready},
 		"selects pods, of which one is not ready any more": {func(in *Input) {
@@ -102,17 +103,20 @@ func TestHostnameReasons(t *testing.T) {
 		"no copy": {func(in *Input) { in.EndpointSlices = in.EndpointSlices[:1] }, EndpointsOutdated,
 			"the name is not published; the controller has not written it yet", Endpoints{}},
 		"copy outdated": {func(in *Input) { in.EndpointSlices[0].Endpoints[0].Conditions.Ready = new(false) },
-			EndpointsOutdated, "leads to addresses where no pod is ready any more; the controller has not written it yet (10.0.0.1)",
+			EndpointsOutdated, "leads to addresses where no pod is ready any more; the controller has not written it " +
+				"yet (10.0.0.1)",
 			Endpoints{0, 1}},
 		"copy leads to a pod that is gone": {func(in *Input) {
 			in.EndpointSlices[0].Endpoints = in.EndpointSlices[0].Endpoints[1:]
 			in.Pods = in.Pods[1:]
-		}, EndpointsOutdated, "where no pod is ready any more; the controller has not written it yet (10.0.0.1)", Endpoints{0, 1}},
+		}, EndpointsOutdated, "where no pod is ready any more; the controller has not written it yet (10.0.0.1)",
+			Endpoints{0, 1}},
 		"copy lacks a pod": {func(in *Input) {
 			in.EndpointSlices[0].Endpoints = append(in.EndpointSlices[0].Endpoints,
 				on("n1", anEndpoint("c", "10.0.0.3", true)))
 			in.Pods = append(in.Pods, aPod("c", "n1", withoutLabel))
-		}, EndpointsOutdated, "the endpoints of the name are out of date; the controller has not written it yet", ready},
+		}, EndpointsOutdated, "the endpoints of the name are out of date; the controller has not written it yet",
+			ready},
 		"copy with another port": {func(in *Input) {
 			in.EndpointSlices[0].Ports = []discoveryv1.EndpointPort{{Port: new(int32(1))}}
 		}, EndpointsOutdated, "has not written it", ready},
@@ -176,7 +180,8 @@ func TestGroups(t *testing.T) {
 		item(Node{Node: "Y.1", Hostname: "y-1-pzdwrni43z", Service: "demo", Finding: none, HasService: true,
 			DNSName: "y-1-pzdwrni43z.demo.default.svc.cluster.local"}),
 		item(Node{Node: "x", Hostname: "x", Service: "demo", DNSName: "x.demo.default.svc.cluster.local", Finding: well,
-			HasService: true, Endpoints: Endpoints{2, 2}, Addresses: []string{"10.0.0.1", "10.0.0.3"}}, "y", "n3", "z", "n1"),
+			HasService: true, Endpoints: Endpoints{2, 2}, Addresses: []string{"10.0.0.1", "10.0.0.3"}}, "y", "n3", "z",
+			"n1"),
 		item(Node{Node: "a", Finding: nameless}, "w", "a"),
 		item(Node{Node: "b", Finding: empty}),
 	}
@@ -266,7 +271,8 @@ func TestHostnameInvariants(t *testing.T) {
 			for j := range r.IntN(3) {
 				pods = append(pods, aPod(fmt.Sprintf("p%d%d", i, j), node, []func(*corev1.Pod){withoutLabel, ending,
 					notReady(running)}[:r.IntN(4)]...))
-				endpoints = append(endpoints, on(node, anEndpoint(fmt.Sprintf("p%d%d", i, j), "10.0.0.1", r.IntN(2) > 0)))
+				endpoints = append(endpoints, on(node, anEndpoint(fmt.Sprintf("p%d%d", i, j), "10.0.0.1",
+					r.IntN(2) > 0)))
 			}
 		}
 		in := inPlace(ls, all, endpoints...)

@@ -12,8 +12,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// NodeList holds what is known about the nodes that a LocalService selects, by name, or with groupBy about their groups.
-// No API server serves it: its apiVersion and kind let scripts know which fields to expect.
+// NodeList holds what is known about the nodes that a LocalService selects, by name, or with groupBy about their
+// groups. No API server serves it: its apiVersion and kind let scripts know which fields to expect.
 type NodeList struct {
 	metav1.TypeMeta `json:",inline"`
 

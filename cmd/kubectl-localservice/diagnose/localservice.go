@@ -67,7 +67,8 @@ func whyNoPods(f *facts) string {
 	if len(f.Pods) > 0 || f.PodsUnknown || len(f.names) == 0 {
 		return ""
 	}
-	message := fmt.Sprintf("No pod in namespace %s has the labels %s.", ls.Namespace, labels.FormatLabels(ls.Spec.Selector))
+	message := fmt.Sprintf("No pod in namespace %s has the labels %s.", ls.Namespace,
+		labels.FormatLabels(ls.Spec.Selector))
 	around := cmp.Or(f.Around, &Around{})
 	if hint := plan.SelectorHint(ls); hint != "" {
 		return message + " " + title(hint) + "."
@@ -76,8 +77,8 @@ func whyNoPods(f *facts) string {
 		switch {
 		case !plan.SelectsPod(ls, w.Labels):
 		case w.Replicas == 0 && w.Kind == "DaemonSet":
-			return fmt.Sprintf("%s DaemonSet %s makes such pods, but its template selects no node: kubectl describe daemonset "+
-				"-n %s %s", message, w.Name, ls.Namespace, w.Name)
+			return fmt.Sprintf("%s DaemonSet %s makes such pods, but its template selects no node: kubectl describe "+
+				"daemonset -n %s %s", message, w.Name, ls.Namespace, w.Name)
 		case w.Replicas == 0:
 			return fmt.Sprintf("%s %s %s makes such pods, and has 0 replicas: kubectl scale -n %s %s/%s --replicas=1",
 				message, w.Kind, w.Name, ls.Namespace, strings.ToLower(w.Kind), w.Name)
@@ -87,8 +88,8 @@ func whyNoPods(f *facts) string {
 		}
 	}
 	if len(around.Namespaces) > 0 {
-		return fmt.Sprintf("%s Such pods are in namespace %s, but a LocalService selects pods of its own namespace only: "+
-			"create it there", message, first(around.Namespaces))
+		return fmt.Sprintf("%s Such pods are in namespace %s, but a LocalService selects pods of its own namespace "+
+			"only: create it there", message, first(around.Namespaces))
 	}
 	if nearest := nearestLabels(ls.Spec.Selector, around); nearest != "" {
 		return message + " The nearest are " + nearest + ": correct spec.selector, or the pods' labels"
@@ -198,12 +199,12 @@ func (c *Controller) Stops(now time.Time) string {
 	if !now.IsZero() {
 		renewed = strings.TrimPrefix(since(metav1.NewTime(c.Renewed), now, false), "for ") + " ago"
 	}
-	return fmt.Sprintf("The controller does not seem to run: Lease %s/%s was last renewed %s. See whether its pods run, "+
-		"and in their log what they wait for: kubectl get pods -n %s", c.Namespace, c.Name, renewed, c.Namespace)
+	return fmt.Sprintf("The controller does not seem to run: Lease %s/%s was last renewed %s. See whether its pods "+
+		"run, and in their log what they wait for: kubectl get pods -n %s", c.Namespace, c.Name, renewed, c.Namespace)
 }
 
-// whyNotActed says that no controller has acted on a LocalService, and how to look; "" if one has. Of the findings, those
-// that wait for it count.
+// whyNotActed says that no controller has acted on a LocalService, and how to look; "" if one has. Of the findings,
+// those that wait for it count.
 func whyNotActed(f *facts, waits bool) string {
 	c, namespace, now := &f.Controller, f.LocalService.Namespace, f.Now
 	if f.Stable {
@@ -218,6 +219,6 @@ func whyNotActed(f *facts, waits bool) string {
 		return fmt.Sprintf("No controller has acted on the latest change. See whether it runs, and whether it watches "+
 			"namespace %s (-namespaces): kubectl get pods -n %s", namespace, usualNamespace)
 	}
-	return fmt.Sprintf("No controller has acted on the latest change, although one runs. See whether it watches namespace "+
-		"%s (-namespaces), and its log: kubectl logs -n %s %s", namespace, c.Namespace, c.Holder)
+	return fmt.Sprintf("No controller has acted on the latest change, although one runs. See whether it watches "+
+		"namespace %s (-namespaces), and its log: kubectl logs -n %s %s", namespace, c.Namespace, c.Holder)
 }

@@ -20,7 +20,9 @@ func TestMessage(t *testing.T) {
 		return func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP, ls.Spec.Ports = clusterIP, ports }
 	}
 	kept := inPlace(localService(groupBy("zone"), selecting, readyCondition(v1alpha1.ReasonNoNodesSelected, "no node")),
-		[]*corev1.Node{nodeNamed("n1", func(n *corev1.Node) { n.Labels = map[string]string{"zone": "a", "disk": "sdd"} })},
+		[]*corev1.Node{nodeNamed("n1", func(n *corev1.Node) {
+			n.Labels = map[string]string{"zone": "a", "disk": "sdd"}
+		})},
 		on("n1", anEndpoint("a", "10.0.0.1", true)))
 	kept.Nodes, kept.AllNodes = nil, true
 	onNode := func(change func(*v1alpha1.LocalService), pods ...*corev1.Pod) Input {
@@ -64,7 +66,8 @@ func TestMessage(t *testing.T) {
 		"another port":     {onNode(ports("None", port("", 80, intstr.FromInt32(8080))), aPod("a", "n1")), other},
 		"another, by name": {byName, other},
 		"no such port": {onNode(ports("", port("", 80, intstr.FromInt32(9999)), port("x", 8080, intstr.FromInt32(0))),
-			aPod("a", "n1", eight)), "No container declares port 9999 (declared: 8080). If nothing listens there, correct targetPort."},
+			aPod("a", "n1", eight)), "No container declares port 9999 (declared: 8080). If nothing listens there, " +
+			"correct targetPort."},
 		"no port":          {onNode(ports("", port("", 80, intstr.FromInt32(9999))), aPod("a", "n1")), ""},
 		"no pods":          {around(Around{}), no},
 		"no replicas":      {around(Around{Workloads: makes("Deployment", "demo", 0)}), no + " Deployment web makes such pods, and has 0 replicas: kubectl scale -n default deployment/web --replicas=1"},
@@ -74,8 +77,8 @@ func TestMessage(t *testing.T) {
 		"a typo":           {around(Around{Workloads: makes("Deployment", "demoo", 1), Pods: []labels.Set{{"app": "x"}, {"y": "demo"}}}), no + " The nearest are app=demoo: correct spec.selector, or the pods' labels"},
 		"a label of nodes": {onNode(func(ls *v1alpha1.LocalService) {
 			ls.Spec.Selector = map[string]string{"kubernetes.io/hostname": "n1"}
-		}), "No pod in namespace default has the labels kubernetes.io/hostname=n1. The label kubernetes.io/hostname is one of " +
-			"nodes, and selector selects pods: choose nodes with nodeSelector."},
+		}), "No pod in namespace default has the labels kubernetes.io/hostname=n1. The label kubernetes.io/hostname " +
+			"is one of nodes, and selector selects pods: choose nodes with nodeSelector."},
 	} {
 		if got := listOf(t, c.in).Message; got != c.want {
 			t.Errorf("%s: got\n%s\nwant\n%s", name, got, c.want)
@@ -94,10 +97,10 @@ func TestController(t *testing.T) {
 	const (
 		stops = "The controller does not seem to run: Lease ops/lsc was last renewed 90s ago. See whether its pods " +
 			"run, and in their log what they wait for: kubectl get pods -n ops"
-		waits = "No controller has acted on the latest change, although one runs. See whether it watches namespace default" +
-			" (-namespaces), and its log: kubectl logs -n ops lsc-7-x"
-		unknown = "No controller has acted on the latest change. See whether it runs, and whether it watches namespace default" +
-			" (-namespaces): kubectl get pods -n local-service-system"
+		waits = "No controller has acted on the latest change, although one runs. See whether it watches namespace " +
+			"default (-namespaces), and its log: kubectl logs -n ops lsc-7-x"
+		unknown = "No controller has acted on the latest change. See whether it runs, and whether it watches " +
+			"namespace default (-namespaces): kubectl get pods -n local-service-system"
 	)
 	missing, unobserved, unlabelled, refused := well, well, well, well
 	missing.Services = nil

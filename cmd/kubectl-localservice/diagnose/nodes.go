@@ -77,7 +77,8 @@ func namesOf(f *facts) (names []*name) {
 	for _, node := range slices.Sorted(maps.Keys(f.nodes)) {
 		n := &name{facts: f, node: node, on: []string{node}, rival: f.rivals[node], pods: f.pods[node],
 			state: f.nodes[node].nodeState}
-		n.state.taints = slices.DeleteFunc(slices.Clone(n.state.taints), func(t corev1.Taint) bool { return tolerated[t] })
+		n.state.taints = slices.DeleteFunc(slices.Clone(n.state.taints),
+			func(t corev1.Taint) bool { return tolerated[t] })
 		if f.hostnames != nil {
 			n.hostname = f.hostnames.Of(node)
 		}
@@ -135,8 +136,8 @@ func toleratedTaints(f *facts) map[corev1.Taint]bool {
 	return tolerated
 }
 
-// knownNodes returns the nodes that appear in the Services and EndpointSlices of the LocalService: all that can be known
-// without the permission to list nodes.
+// knownNodes returns the nodes that appear in the Services and EndpointSlices of the LocalService: all that can be
+// known without the permission to list nodes.
 func knownNodes(f *facts) map[string]labels.Set {
 	if f.purpose == plan.Published {
 		return nodesWithHostname(f)

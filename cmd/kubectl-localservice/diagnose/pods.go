@@ -134,8 +134,8 @@ func whyNotReady(p *corev1.Pod, now time.Time, stable bool) (word, cause, note s
 	return cmp.Or(p.Status.Reason, ready.Reason, "NotReady"), own(cmp.Or(ready.Message, p.Status.Reason)), ""
 }
 
-// whyNotRunning says why a container does not run. A container that crashes is at times waiting, at times running and at
-// times terminated, and an image that cannot be pulled has two reasons: each is one cause.
+// whyNotRunning says why a container does not run. A container that crashes is at times waiting, at times running and
+// at times terminated, and an image that cannot be pulled has two reasons: each is one cause.
 func whyNotRunning(c *corev1.ContainerStatus, isInit bool, now time.Time) (word, cause, note string) {
 	last := c.LastTerminationState.Terminated
 	switch waiting, running, ended := c.State.Waiting, c.State.Running, c.State.Terminated; {

@@ -100,8 +100,9 @@ func TestWhyNotReady(t *testing.T) {
 		"the kubelet says nothing": {func(p *corev1.Pod) { p.Status = corev1.PodStatus{} }, "NotReady", "not ready"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := Input{LocalService: localService(), Nodes: nodesWith("n1"), Services: []*corev1.Service{aService("n1")},
-				Pods: []*corev1.Pod{aPod("a", "n1", c.change)}, Now: now}
+			in := Input{LocalService: localService(), Nodes: nodesWith("n1"),
+				Services: []*corev1.Service{aService("n1")},
+				Pods:     []*corev1.Pod{aPod("a", "n1", c.change)}, Now: now}
 			in.Pods[0].UID = "uid-1"
 			got := listOf(t, in).Items[0].Pods[0]
 			if got.Reason != c.word || got.Message != c.text || got.Ready != (c.word == "") {
@@ -109,8 +110,9 @@ func TestWhyNotReady(t *testing.T) {
 			}
 		})
 	}
-	in := Input{LocalService: localService(), Nodes: []*corev1.Node{node1(down(40))}, Pods: []*corev1.Pod{aPod("a", "n1", lost)},
-		Now: now, Stable: true}
+	in := Input{LocalService: localService(), Nodes: []*corev1.Node{node1(down(40))},
+		Pods: []*corev1.Pod{aPod("a", "n1", lost)},
+		Now:  now, Stable: true}
 	const want = "its node n1 is NotReady (since 2026-01-02 03:03:25 UTC)"
 	if got := listOf(t, in).Items[0].Pods[0].Message; got != want {
 		t.Errorf("in a watch: %s; want %s", got, want)

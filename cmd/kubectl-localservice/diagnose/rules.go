@@ -76,13 +76,13 @@ var rules = []rule{
 		cause:  func(n *name) string { return "the name is that of node " + own(n.rival) },
 		act:    always("select only one of the two nodes"),
 		status: []string{v1alpha1.ReasonNameTaken}},
-	{reason: NodeWithoutName, state: Empty, applies: func(n *name) bool { return n.serviceName == "" }, cause: whyNoName,
-		status: []string{v1alpha1.ReasonNoNodesSelected}},
+	{reason: NodeWithoutName, state: Empty, applies: func(n *name) bool { return n.serviceName == "" },
+		cause: whyNoName, status: []string{v1alpha1.ReasonNoNodesSelected}},
 	{reason: NameConflict, state: Down, applies: serviceIs(taken), cause: whyTaken, about: theService, act: howToFree,
 		status: []string{v1alpha1.ReasonNameTaken}},
 	{reason: ServiceMissing, state: Down, applies: serviceIs(missing),
-		cause: func(n *name) string { return untilWritten(n, ifTwo("no Service", "%s is missing", n)) }, status: unwritten,
-		waits: true},
+		cause:  func(n *name) string { return untilWritten(n, ifTwo("no Service", "%s is missing", n)) },
+		status: unwritten, waits: true},
 	{reason: ServiceOutdated, state: Down, applies: serviceIs(earlier), cause: func(n *name) string {
 		return ifTwo("the Service", "%s", n) + " is one of an earlier LocalService " + n.LocalService.Name +
 			", and is deleted with that"
@@ -124,16 +124,17 @@ var rules = []rule{
 		about: func(n *name) []string { return each(n.unpublished, podName) }},
 	{reason: EndpointsOutdated, state: Down, applies: func(n *name) bool { return n.published.Ready < n.published.Total },
 		cause: func(n *name) string {
-			return fmt.Sprintf("%d of %d endpoints are ready, the others are of no pod here; their EndpointSlice is managed by %s",
-				n.published.Ready, n.published.Total, own(n.manager))
+			return fmt.Sprintf("%d of %d endpoints are ready, the others are of no pod here; their EndpointSlice is "+
+				"managed by %s", n.published.Ready, n.published.Total, own(n.manager))
 		}},
-	{reason: PortsMissing, state: Down, applies: func(n *name) bool { return len(n.missingPorts) > 0 }, cause: whyNoPort,
-		about: declaredPorts},
+	{reason: PortsMissing, state: Down, applies: func(n *name) bool { return len(n.missingPorts) > 0 },
+		cause: whyNoPort, about: declaredPorts},
 	{reason: "", state: Healthy, applies: func(n *name) bool { return n.published.Ready > 0 }},
 	{reason: PodsEnded, state: Down, applies: func(n *name) bool { return len(terminatingPods(n)) > 0 },
 		cause: always("only terminating pods"),
 		about: func(n *name) []string { return each(terminatingPods(n), podName) }},
-	{reason: PodsEnded, state: Empty, applies: func(n *name) bool { return len(n.pods) > 0 }, cause: always("only ended pods"),
+	{reason: PodsEnded, state: Empty, applies: func(n *name) bool { return len(n.pods) > 0 },
+		cause: always("only ended pods"),
 		about: func(n *name) []string {
 			return each(n.pods, func(p *pod) string { return p.Name + ": " + p.Reason })
 		}},
@@ -150,8 +151,8 @@ var rules = []rule{
 // manager writes what Kubernetes publishes.
 const manager = "kube-controller-manager"
 
-const seeOwner = "the controller corrects it, unless the pods' owner selects them by it: then give that another selector " +
-	"(the pods' events say which)"
+const seeOwner = "the controller corrects it, unless the pods' owner selects them by it: then give that another " +
+	"selector (the pods' events say which)"
 
 func always(text string) func(*name) string { return func(*name) string { return text } }
 
@@ -250,8 +251,8 @@ func howToFree(n *name) string {
 	if n.service.controller == (plan.Controller{}) {
 		return "if nothing uses it, delete it; if the app needs it, create this LocalService under another name"
 	}
-	return "create this LocalService under another name: deleting the Service does not help, as its owner would create it " +
-		"again"
+	return "create this LocalService under another name: deleting the Service does not help, as its owner would " +
+		"create it again"
 }
 
 func whyOutdated(n *name) string {
@@ -314,9 +315,10 @@ func aboutUnready(n *name) (same []string) {
 
 func howToStart(n *name) string {
 	waits := func(p *pod) bool { return p.waitsForItself }
-	if n.published.Ready == 0 && !n.LocalService.Spec.PublishNotReadyAddresses && slices.ContainsFunc(unready(n), waits) {
-		return "if it waits for its own name, which it gets only when it is ready, set publishNotReadyAddresses: true in the " +
-			"LocalService"
+	if n.published.Ready == 0 && !n.LocalService.Spec.PublishNotReadyAddresses &&
+		slices.ContainsFunc(unready(n), waits) {
+		return "if it waits for its own name, which it gets only when it is ready, set publishNotReadyAddresses: " +
+			"true in the LocalService"
 	}
 	return ""
 }

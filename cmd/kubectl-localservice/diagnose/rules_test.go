@@ -57,12 +57,12 @@ func TestRules(t *testing.T) {
 		p.Spec.Containers = []corev1.Container{{Env: []corev1.EnvVar{{Name: "ADVERTISE", Value: "demo-$(NODE)"}}}}
 	}
 	const (
-		owner = "; the controller corrects it, unless the pods' owner selects them by it: then give that another selector " +
-			"(the pods' events say which)"
+		owner = "; the controller corrects it, unless the pods' owner selects them by it: then give that another " +
+			"selector (the pods' events say which)"
 		events  = "; the pods' events say whether it was refused"
 		no      = "no pod with app=demo here"
-		another = "; create this LocalService under another name: deleting the Service does not help, as its owner would " +
-			"create it again"
+		another = "; create this LocalService under another name: deleting the Service does not help, as its owner " +
+			"would create it again"
 	)
 	for name, c := range map[string]struct {
 		in        Input
@@ -73,8 +73,8 @@ func TestRules(t *testing.T) {
 	}{
 		"ready": {with(services, ready, aPod("a", "n1")), "", Healthy, "1/1", ""},
 		"taken by nobody": {with(other("demo-n1", nil), ready), NameConflict, Down, "0/0", "the name is taken by a Service " +
-			"without an owner (demo-n1); if nothing uses it, delete it; if the app needs it, create this LocalService under " +
-			"another name"},
+			"without an owner (demo-n1); if nothing uses it, delete it; if the app needs it, create this " +
+			"LocalService under another name"},
 		"taken by another LocalService": {with(other("demo-n1", controlledByLocalService("demo-of")), nil), NameConflict,
 			Down, "0/0", "the name is taken by a Service of LocalService demo-of (demo-n1)" + another},
 		"taken by a hostile owner": {with(other("demo-n1", controlledBy("x/v1", "X", "n\x1b[31m\nRun: sh")), nil),
@@ -82,7 +82,8 @@ func TestRules(t *testing.T) {
 		"taken by another node": {on(of(), nodesWith("x-y", "x.y")[1], nodesWith("x-y")[0]), ServiceMissing, Down, "0/0",
 			"no Service; the controller has not written it yet"},
 		"earlier": {with(changed(func(s *corev1.Service) { s.OwnerReferences[0].UID = "earlier" }), ready, aPod("a", "n1")),
-			ServiceOutdated, Degraded, "1/1", "the Service is one of an earlier LocalService demo, and is deleted with that"},
+			ServiceOutdated, Degraded, "1/1", "the Service is one of an earlier LocalService demo, and is deleted " +
+				"with that"},
 		"missing, change not seen": {of(readyCondition(v1alpha1.ReasonWriteFailed, "x"),
 			func(ls *v1alpha1.LocalService) { ls.Generation++ }), ServiceMissing, Down, "0/0",
 			"no Service; the controller has not written it yet"},
@@ -105,7 +106,8 @@ func TestRules(t *testing.T) {
 		"pod elsewhere with this node's label": {with(services, ready, aPod("a", "n1"), aPod("b", "n2", labelled("n1"))),
 			PodsMislabelled, Degraded, "1/1", "pods on another node have the label vm/rack=n1 (b on n2)" + owner},
 		"ended pod elsewhere with this node's label": {with(services, ready, aPod("a", "n1"),
-			aPod("b", "n2", labelled("n1"), ending), aPod("c", "n2", labelled("n1"), phase(corev1.PodSucceeded, ""))), "",
+			aPod("b", "n2", labelled("n1"), ending), aPod("c", "n2", labelled("n1"), phase(corev1.PodSucceeded, ""))),
+			"",
 			Healthy, "1/1", ""},
 		"pod without label": {with(services, ready, aPod("a", "n1"), aPod("b", "n1", withoutLabel)), PodsMislabelled, Degraded,
 			"1/1", "pods have no label vm/rack (b)" + events},
@@ -113,7 +115,8 @@ func TestRules(t *testing.T) {
 			PodsMislabelled, Down, "0/0", "the label vm/rack of pods is not their node (a: n7, b: )" + owner},
 
 		"pods not ready": {with(services, unready, aPod("d", "n1", crash), aPod("c", "n1", crash),
-			aPod("b", "n1", notReady(running)), aPod("a", "n1", crash), aPod("e", "n1", crash)), PodsNotReady, Down, "0/1",
+			aPod("b", "n1", notReady(running)), aPod("a", "n1", crash), aPod("e", "n1", crash)), PodsNotReady, Down,
+			"0/1",
 			"CrashLoopBackOff (a, c, d and 2 more)"},
 		"pods not ready for several causes": {with(services, unready, aPod("a", "n1", crash),
 			aPod("b", "n1", notReady(running))), PodsNotReady, Down, "0/1",
@@ -133,16 +136,16 @@ func TestRules(t *testing.T) {
 			aPod("a", "n1")), EndpointsOutdated, Down, "0/1", "the name leads to addresses that no pod has any more; " +
 			"kube-controller-manager has not removed them yet (10.0.0.9)"},
 		"published for a pod that has ended": {with(services, ready, aPod("a", "n1", phase(corev1.PodFailed, ""))),
-			EndpointsOutdated, Down, "0/1", "the name leads to addresses that no pod has any more; kube-controller-manager " +
-				"has not removed them yet (10.0.0.1)"},
+			EndpointsOutdated, Down, "0/1", "the name leads to addresses that no pod has any more; " +
+				"kube-controller-manager has not removed them yet (10.0.0.1)"},
 		"an endpoint too many, as that is not ready": {with(services, both, aPod("a", "n1")), EndpointsOutdated, Degraded,
 			"1/2", "1 of 2 endpoints are ready, the others are of no pod here; their EndpointSlice is managed by " +
 				"endpointslice-controller.k8s.io"},
 		"published by a mesh":      {with(services, mesh(true)), "", Healthy, "1/1", ""},
 		"published by a mesh, too": {with(services, slices.Concat(ready, mesh(true)), aPod("a", "n1")), "", Healthy, "2/2", ""},
 		"published by a mesh, not ready": {with(services, slices.Concat(ready, mesh(false)), aPod("a", "n1")),
-			EndpointsOutdated, Degraded, "1/2", "1 of 2 endpoints are ready, the others are of no pod here; their EndpointSlice is " +
-				"managed by endpointslice-mesh-controller.cilium.io"},
+			EndpointsOutdated, Degraded, "1/2", "1 of 2 endpoints are ready, the others are of no pod here; their " +
+				"EndpointSlice is managed by endpointslice-mesh-controller.cilium.io"},
 
 		"only terminating": {with(services, published(endingEndpoint(anEndpoint("a", "10.0.0.1", false))),
 			aPod("a", "n1", ending), aPod("b", "n1", phase(corev1.PodSucceeded, ""))), PodsEnded, Down, "0/0",
@@ -187,7 +190,8 @@ func TestRules(t *testing.T) {
 			c.in.Now = now
 			got := listOf(t, c.in).Items[0]
 			if got.Reason != c.reason || got.State != c.state || got.Message != c.message {
-				t.Errorf("got  %s %s: %s\nwant %s %s: %s", got.State, got.Reason, got.Message, c.state, c.reason, c.message)
+				t.Errorf("got  %s %s: %s\nwant %s %s: %s", got.State, got.Reason, got.Message, c.state, c.reason,
+					c.message)
 			}
 			if got := endpointsOf(&got); got != c.endpoints {
 				t.Errorf("endpoints %s; want %s", got, c.endpoints)

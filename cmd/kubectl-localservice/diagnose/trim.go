@@ -6,8 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Trim drops most of what neither Nodes nor the page of view reads, for caches. It changes its argument. It never fails,
-// and returns an error only because informers expect that of a transform.
+// Trim drops most of what neither Nodes nor the page of view reads, for caches. It changes its argument. It never
+// fails, and returns an error only because informers expect that of a transform.
 func Trim(object any) (any, error) {
 	if accessor, err := meta.Accessor(object); err == nil { // A tombstone, for example, is not an object.
 		accessor.SetManagedFields(nil)

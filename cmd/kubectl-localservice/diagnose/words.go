@@ -30,7 +30,8 @@ func own(text string) string {
 // title makes a text the beginning of a sentence.
 func title(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 
-// since says for how long something has been so or, if the text must stay the same, since when; "" if that is not known.
+// since says for how long something has been so or, if the text must stay the same, since when; "" if that is not
+// known.
 func since(t metav1.Time, now time.Time, stable bool) string {
 	switch {
 	case t.Unix() <= 0:

@@ -125,8 +125,8 @@ func NewColumn(list *diagnose.NodeList) *Column {
 		Cells: make(map[string]*Cell, len(list.Items))}
 	for i := range list.Items {
 		n := &list.Items[i]
-		c.Cells[Row(list, n)] = &Cell{State: n.State, Ready: n.Endpoints.Ready, Total: n.Endpoints.Total, Reason: n.Reason,
-			Cause: n.Cause, Act: n.Act, Message: n.Message}
+		c.Cells[Row(list, n)] = &Cell{State: n.State, Ready: n.Endpoints.Ready, Total: n.Endpoints.Total,
+			Reason: n.Reason, Cause: n.Cause, Act: n.Act, Message: n.Message}
 	}
 	return c
 }

@@ -32,8 +32,8 @@ type image struct {
 // images are those that the tests name. agnhost and its previous version differ in nothing that they use. nginx only
 // has to answer on port 80; busybox is no process 1 that ends when it is asked to.
 var images = []image{
-	{names: []string{imageutils.GetE2EImage(imageutils.Agnhost), imageutils.GetE2EImage(imageutils.AgnhostPrev), ownName},
-		entrypoint: []string{"/agnhost"}, cmd: []string{"pause"}},
+	{names: []string{imageutils.GetE2EImage(imageutils.Agnhost), imageutils.GetE2EImage(imageutils.AgnhostPrev),
+		ownName}, entrypoint: []string{"/agnhost"}, cmd: []string{"pause"}},
 	{names: []string{imageutils.GetE2EImage(imageutils.Pause)}, entrypoint: []string{"/agnhost", "pause"}},
 	{names: []string{imageutils.GetE2EImage(imageutils.BusyBox), imageutils.GetE2EImage(imageutils.GlibcDnsTesting)},
 		cmd: []string{"sh"}},
@@ -88,7 +88,8 @@ func newArchive(layer []byte) ([]file, error) {
 				"Entrypoint": image.entrypoint, "Cmd": image.cmd, "StopSignal": image.stopSignal, "WorkingDir": "/",
 				"Env": []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"},
 			},
-			"rootfs": map[string]any{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer))}},
+			"rootfs": map[string]any{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x",
+				sha256.Sum256(layer))}},
 		})
 		if err != nil {
 			return nil, err

@@ -107,8 +107,8 @@ func rush(d *drawing) []Step {
 		out = append(out, Step{Do: "add-pod", On: other + "/p0", How: "n0"})
 	}
 	// The first answers have come by then, or the second ones.
-	out[len(out)-1].After = rapid.SampledFrom([]time.Duration{time.Second, 11 * time.Second, 21 * time.Second}).Draw(d.T,
-		"after")
+	afterwards := []time.Duration{time.Second, 11 * time.Second, 21 * time.Second}
+	out[len(out)-1].After = rapid.SampledFrom(afterwards).Draw(d.T, "after")
 	return append(out, Step{After: 20 * time.Second, Do: "label-node", On: node(d), How: "disk=ssd"})
 }
 
@@ -118,9 +118,10 @@ func revoke(d *drawing) []Step {
 	if rapid.IntRange(0, 3).Draw(d.T, "revoke") < 3 {
 		return nil
 	}
-	return []Step{{Do: "quota", On: "a"}, {Do: "add-node", On: "n0"}, {After: retryTime, Do: "fail", On: "create,services",
-		How: string(Denied), For: time.Minute}, {Do: "recreate", On: "a/x", How: "port-80"},
-		{After: 30 * time.Second, Do: "reported", On: "a/x"}, {After: 45 * time.Second, Do: "label-node", On: node(d), How: "disk=ssd"}}
+	return []Step{{Do: "quota", On: "a"}, {Do: "add-node", On: "n0"}, {After: retryTime, Do: "fail",
+		On: "create,services", How: string(Denied), For: time.Minute}, {Do: "recreate", On: "a/x", How: "port-80"},
+		{After: 30 * time.Second, Do: "reported", On: "a/x"}, {After: 45 * time.Second, Do: "label-node", On: node(d),
+			How: "disk=ssd"}}
 }
 
 var delays = []time.Duration{0, 0, 10 * time.Millisecond, 50 * time.Millisecond, 150 * time.Millisecond,
@@ -146,7 +147,8 @@ func step(d *drawing, isCalm bool) *rapid.Generator[[]Step] {
 			out = append(out, s)
 		}
 		if !isCalm && len(out) > 1 {
-			late := rapid.SampledFrom([]func(*drawing) Step{stalls, stalls, lags, fails, slows, outages}).Draw(t, "late")
+			late := rapid.SampledFrom([]func(*drawing) Step{stalls, stalls, lags, fails, slows, outages}).Draw(t,
+				"late")
 			out = append([]Step{late(d)}, out...)
 			out[0].After, out[1].After = out[1].After, 0
 		}

@@ -34,8 +34,8 @@ type guard struct {
 
 	// distance is the greatest of the history.
 	distance time.Duration
-	// deniedSince and deniedUntil are when the authorizer last denied requests, and deniedLong is when it last did so for
-	// long enough to be reported.
+	// deniedSince and deniedUntil are when the authorizer last denied requests, and deniedLong is when it last did so
+	// for long enough to be reported.
 	deniedSince, deniedUntil, deniedLong time.Time
 	// failed is when a request that concerns a namespace last failed, "" for what concerns all.
 	failed map[string]time.Time
@@ -193,7 +193,8 @@ func (g *guard) checkRate(e *Endpoint) {
 	const window = time.Minute
 	most := 600
 	if !g.failed[""].IsZero() {
-		most *= 2 // While admission changes what is written, and the answers are lost, each write looks like one of others.
+		// While admission changes what is written, and the answers are lost, each write looks like one of others.
+		most *= 2
 	}
 	requests := e.Requests(time.Time{})
 	first := 0

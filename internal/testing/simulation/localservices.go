@@ -119,7 +119,8 @@ func (c *customResource) admit(s *APIServer, before, object *v1alpha1.LocalServi
 	return nil
 }
 
-// admitStatus refuses a status that the schema does not allow. Verdicts are cached: statuses differ in times most often.
+// admitStatus refuses a status that the schema does not allow. Verdicts are cached: statuses differ in times most
+// often.
 func (c *customResource) admitStatus(s *APIServer, object *v1alpha1.LocalService) error {
 	timeless := object.Status.DeepCopy()
 	for i := range timeless.Conditions {

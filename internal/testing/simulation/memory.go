@@ -12,8 +12,8 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
-// Remembered returns what a program remembers about objects, by the UIDs or keys of those: in the fields of root, and in
-// metrics.
+// Remembered returns what a program remembers about objects, by the UIDs or keys of those: in the fields of root, and
+// in metrics.
 func Remembered(root any, gone map[string]bool) []string {
 	synctest.Wait() // Then nobody writes the memory, which is read here without a lock.
 	m := &memory{gone: gone, seen: map[unsafe.Pointer]bool{}}

@@ -146,7 +146,8 @@ func (o *oracle) checkHostnames(ls *v1alpha1.LocalService, conflicts int) (names
 		}
 	}
 	source := o.services[types.NamespacedName{Namespace: ls.Namespace, Name: sourceName(ls.Name)}]
-	if source != nil && time.Since(source.CreationTimestamp.Time) < settling+promptly { // Until then, no copy is deleted.
+	// Until then, no copy is deleted.
+	if source != nil && time.Since(source.CreationTimestamp.Time) < settling+promptly {
 		maps.DeleteFunc(have, func(endpoint string, _ bool) bool { return !want[endpoint] })
 		for name := range answers {
 			answers[name] = answers[name] || resolves[name]

@@ -151,10 +151,12 @@ func checkReported(w *world, s Step) error {
 	}
 	for _, ls := range List[*v1alpha1.LocalService](w.server) {
 		isMissing := func(p problem) bool {
-			return p.namespace == ls.Namespace && p.kind == missing && strings.Contains(p.what, "LocalService "+ls.Name+" ")
+			return p.namespace == ls.Namespace && p.kind == missing &&
+				strings.Contains(p.what, "LocalService "+ls.Name+" ")
 		}
 		ready := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionReady)
-		isSaid := ready != nil && ready.Status == metav1.ConditionFalse && ready.Reason != v1alpha1.ReasonWritingServices
+		isSaid := ready != nil && ready.Status == metav1.ConditionFalse &&
+			ready.Reason != v1alpha1.ReasonWritingServices
 		if keyOf(ls).String() == s.On && slices.ContainsFunc(found, isMissing) && !isSaid {
 			w.guard.fail("a missing permission is not reported", "%s: %v", keyOf(ls), ready)
 		}

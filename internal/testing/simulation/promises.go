@@ -160,7 +160,8 @@ func (g *guard) answered(by string, a answered) {
 // remembered is how long a refusal may be reported after the last one.
 const remembered = 6 * time.Minute
 
-// rolesKnown is how long permissions may be missing without a report: an API server that has just started knows no roles.
+// rolesKnown is how long permissions may be missing without a report: an API server that has just started knows no
+// roles.
 const rolesKnown = 5 * time.Second
 
 // deny records that the authorizer denies requests for some time, after a while.
@@ -184,7 +185,8 @@ func (g *guard) checkDenial(by, text string) {
 
 // saysDenied reports whether a text has the answer of an authorizer.
 func saysDenied(text string) bool {
-	return strings.Contains(text, accountName) || strings.Contains(text, "ermission") || strings.Contains(text, "ermitted")
+	return strings.Contains(text, accountName) || strings.Contains(text, "ermission") ||
+		strings.Contains(text, "ermitted")
 }
 
 // checkConditions does so for the conditions of a status that differ from those before.

@@ -113,8 +113,8 @@ func (w *world) speedUp() {
 }
 
 const (
-	// promptly is how long it may take until everything is as it should be after a change, where the API server is near.
-	// The copy of an EndpointSlice outlives its source by five seconds.
+	// promptly is how long it may take until everything is as it should be after a change, where the API server is
+	// near. The copy of an EndpointSlice outlives its source by five seconds.
 	promptly = 7 * time.Second
 	// slowest is how long admission may take so that everything still is as it should be some time after each change. A
 	// write of several requests must end before it is given up.

@@ -30,7 +30,8 @@ var specs = map[string]func(*v1alpha1.LocalServiceSpec){
 	},
 	"node-labels": func(s *v1alpha1.LocalServiceSpec) {
 		s.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{"team": "in-$(NODE_LABEL['zone'])"},
-			Annotations: map[string]string{"example.com/note": "$(NODE_NAME): $(NODE_LABEL['disk']), $$(NODE_LABEL['zone'])"}}
+			Annotations: map[string]string{"example.com/note": "$(NODE_NAME): $(NODE_LABEL['disk']), " +
+				"$$(NODE_LABEL['zone'])"}}
 	},
 	"no-metadata": func(s *v1alpha1.LocalServiceSpec) { s.ServiceMetadata = nil },
 	"not-ready":   func(s *v1alpha1.LocalServiceSpec) { s.PublishNotReadyAddresses = true },
@@ -46,7 +47,8 @@ var specs = map[string]func(*v1alpha1.LocalServiceSpec){
 	"n0-or-no-disk": func(s *v1alpha1.LocalServiceSpec) {
 		s.NodeSelectorTerms = []v1alpha1.NodeSelectorTerm{{MatchFields: []v1alpha1.NodeFieldRequirement{
 			{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"n0"}}}},
-			{MatchExpressions: []v1alpha1.NodeLabelRequirement{{Key: "disk", Operator: corev1.NodeSelectorOpDoesNotExist}}}}
+			{MatchExpressions: []v1alpha1.NodeLabelRequirement{{Key: "disk",
+				Operator: corev1.NodeSelectorOpDoesNotExist}}}}
 	},
 	"app-demo":  func(s *v1alpha1.LocalServiceSpec) { s.Selector = map[string]string{"app": "demo"} },
 	"app-other": func(s *v1alpha1.LocalServiceSpec) { s.Selector = map[string]string{"app": "other"} },

@@ -149,8 +149,8 @@ func (s *snapshot) serviceOf(ls *v1alpha1.LocalService, name, node string) *core
 		SessionAffinity:          ls.Spec.SessionAffinity,
 		PublishNotReadyAddresses: ls.Spec.PublishNotReadyAddresses}
 	for _, p := range ls.Spec.Ports {
-		service.Spec.Ports = append(service.Spec.Ports, corev1.ServicePort{Name: p.Name, Port: p.Port, Protocol: p.Protocol,
-			TargetPort: p.TargetPort})
+		service.Spec.Ports = append(service.Spec.Ports, corev1.ServicePort{Name: p.Name, Port: p.Port,
+			Protocol: p.Protocol, TargetPort: p.TargetPort})
 	}
 	if node != "" {
 		service.Labels[rack], service.Annotations[v1alpha1.NodeAnnotationKey] = naming.NodeLabelValue(node), node
@@ -171,7 +171,8 @@ func (s *snapshot) serviceOf(ls *v1alpha1.LocalService, name, node string) *core
 	return service
 }
 
-// expand replaces the variables in serviceMetadata with the name and the labels of a node. What has no value is left out.
+// expand replaces the variables in serviceMetadata with the name and the labels of a node. What has no value is left
+// out.
 func (s *snapshot) expand(metadata map[string]string, node string) map[string]string {
 	labels := map[string]string{}
 	for _, other := range s.nodes {
@@ -182,7 +183,8 @@ func (s *snapshot) expand(metadata map[string]string, node string) map[string]st
 	out := map[string]string{}
 	for key, value := range metadata {
 		isMissing := func(variable []string) bool { _, exists := labels[variable[1]]; return !exists }
-		if slices.ContainsFunc(labelVariables.FindAllStringSubmatch(strings.ReplaceAll(value, "$$(", ""), -1), isMissing) {
+		unescaped := strings.ReplaceAll(value, "$$(", "")
+		if slices.ContainsFunc(labelVariables.FindAllStringSubmatch(unescaped, -1), isMissing) {
 			continue
 		}
 		parts := strings.Split(value, "$$(") // an escape, in which no variable begins
