@@ -98,7 +98,7 @@ func whyNoPods(f *facts) string {
 }
 
 // nearestLabels returns the labels of a pod, or of a pod that a workload makes, which differ least from a selector: in
-// the values of its keys. It is "" if none has any of the keys.
+// the ends of the values of its keys. It is "" if none begins like those of the selector.
 func nearestLabels(selector map[string]string, around *Around) (nearest string) {
 	most, sets := 0, slices.Clone(around.Pods)
 	for _, w := range around.Workloads {
@@ -107,9 +107,9 @@ func nearestLabels(selector map[string]string, around *Around) (nearest string) 
 	for _, set := range sets {
 		points, have := 0, labels.Set{}
 		for key, value := range selector {
-			if got, found := set[key]; found {
-				have[key] = got
-				points += 10 + commonPrefix(got, value)
+			if common := commonPrefix(set[key], value); common > 0 {
+				have[key] = set[key]
+				points += 10 + common
 			}
 		}
 		if points > most {
@@ -220,5 +220,6 @@ func whyNotActed(f *facts, waits bool) string {
 			"namespace %s (-namespaces): kubectl get pods -n %s", namespace, usualNamespace)
 	}
 	return fmt.Sprintf("No controller has acted on the latest change, although one runs. See whether it watches "+
-		"namespace %s (-namespaces), and its log: kubectl logs -n %s %s", namespace, c.Namespace, c.Holder)
+		"namespace %s (-namespaces) and labels pods (-label-pods), and its log: kubectl logs -n %s %s", namespace,
+		c.Namespace, c.Holder)
 }

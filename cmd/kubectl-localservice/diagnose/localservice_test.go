@@ -74,6 +74,7 @@ func TestMessage(t *testing.T) {
 		"no place":         {around(Around{Workloads: makes("DaemonSet", "demo", 0)}), no + " DaemonSet web makes such pods, but its template selects no node: kubectl describe daemonset -n default web"},
 		"no pods made":     {around(Around{Workloads: makes("StatefulSet", "demo", 2)}), no + " StatefulSet web should make them: kubectl describe statefulset -n default web"},
 		"other namespaces": {around(Around{Namespaces: []string{"a", "b"}}), no + " Such pods are in namespace a, b, but a LocalService selects pods of its own namespace only: create it there"},
+		"nothing alike":    {around(Around{Pods: []labels.Set{{"app": "x"}}}), no},
 		"a typo":           {around(Around{Workloads: makes("Deployment", "demoo", 1), Pods: []labels.Set{{"app": "x"}, {"y": "demo"}}}), no + " The nearest are app=demoo: correct spec.selector, or the pods' labels"},
 		"a label of nodes": {onNode(func(ls *v1alpha1.LocalService) {
 			ls.Spec.Selector = map[string]string{"kubernetes.io/hostname": "n1"}
@@ -98,7 +99,7 @@ func TestController(t *testing.T) {
 		stops = "The controller does not seem to run: Lease ops/lsc was last renewed 90s ago. See whether its pods " +
 			"run, and in their log what they wait for: kubectl get pods -n ops"
 		waits = "No controller has acted on the latest change, although one runs. See whether it watches namespace " +
-			"default (-namespaces), and its log: kubectl logs -n ops lsc-7-x"
+			"default (-namespaces) and labels pods (-label-pods), and its log: kubectl logs -n ops lsc-7-x"
 		unknown = "No controller has acted on the latest change. See whether it runs, and whether it watches " +
 			"namespace default (-namespaces): kubectl get pods -n local-service-system"
 	)
