@@ -154,7 +154,8 @@ func (r *report) ready(ls *v1alpha1.LocalService) metav1.Condition {
 		c.Message = "Kubernetes has not published the pods in EndpointSlices yet: is kube-controller-manager running?"
 	case r.waitingCopies() > 0:
 		c.Reason = v1alpha1.ReasonWaiting
-		c.Message = fmt.Sprintf("waiting for the deletion of %s with a name that is needed, of an earlier Service",
+		c.Message = fmt.Sprintf("waiting for the deletion of %s with a name that is needed: of an earlier Service, which "+
+			"Kubernetes deletes, or managed by somebody else, as kubectl get endpointslices --show-labels says",
 			words.Count(r.waitingCopies(), "EndpointSlice"))
 	case r.Nodes == 0:
 		c.Reason, c.Message = v1alpha1.ReasonNoNodesSelected, r.noNodesSelected(ls)

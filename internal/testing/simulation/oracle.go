@@ -126,6 +126,11 @@ func (o *oracle) checkService(ls *v1alpha1.LocalService, have *corev1.Service, n
 func (o *oracle) checkHostnames(ls *v1alpha1.LocalService, conflicts int) (names, ready int) {
 	want, answers := o.endpoints(ls)
 	have, resolves := map[string]bool{}, map[string]bool{}
+	// Without a node, Services that have lost their owner are not adopted, and their copies are left alone.
+	hasBoth := !slices.ContainsFunc([]string{ls.Name, sourceName(ls.Name)}, func(name string) bool {
+		service := o.services[types.NamespacedName{Namespace: ls.Namespace, Name: name}]
+		return service == nil || !metav1.IsControlledBy(service, ls)
+	})
 	for _, slice := range o.slices {
 		isSource := slice.Labels[discoveryv1.LabelManagedBy] == sliceManager
 		hasSource := slices.ContainsFunc(o.slices, func(s *discoveryv1.EndpointSlice) bool {
@@ -137,7 +142,7 @@ func (o *oracle) checkHostnames(ls *v1alpha1.LocalService, conflicts int) (names
 			continue // Users have removed the owner or the label, and nothing leads to it any more.
 		}
 		if isCopy := slice.Labels[discoveryv1.LabelManagedBy] == v1alpha1.EndpointSliceManager; isCopy && hasSource &&
-			conflicts == 0 && slice.Labels["team"] != teamOf(ls) {
+			hasBoth && conflicts == 0 && slice.Labels["team"] != teamOf(ls) {
 			o.fail("a copy with other labels", "%s: %v", slice.Name, slice.Labels)
 		}
 		for _, e := range slice.Endpoints {
