@@ -239,10 +239,7 @@ func reasonColumn(rows []row, room int) (texts, below []string) {
 	of, isCut := map[problem][]row{}, map[problem]bool{}
 	var order []problem
 	for _, r := range rows {
-		p, text := problem{r.Cause, r.Act}, textOf(r)
-		if r.DNS != nil && r.DNS.Message != "" {
-			p.cause = strings.TrimPrefix(p.cause+"; "+r.DNS.Message, "; ")
-		}
+		p, text := problem{r.WithDNS(r.Cause), r.Act}, r.WithDNS(r.CauseAbout())
 		isCut[p] = isCut[p] || len(text) > room
 		if len(text) > room {
 			text = words.Cut(text, room-len("…"))
@@ -257,7 +254,7 @@ func reasonColumn(rows []row, room int) (texts, below []string) {
 		var parts []string
 		switch {
 		case isCut[p] && len(of[p]) == 1:
-			parts = append(parts, textOf(of[p][0]))
+			parts = append(parts, of[p][0].WithDNS(of[p][0].CauseAbout()))
 		case len(p.cause) > room: // Otherwise the rows show all but some of the pods.
 			parts = append(parts, p.cause)
 		}
@@ -269,18 +266,6 @@ func reasonColumn(rows []row, room int) (texts, below []string) {
 		}
 	}
 	return texts, below
-}
-
-// textOf returns what is wrong with a name, and what that is about.
-func textOf(r row) string {
-	text := r.Cause
-	if len(r.About) > 0 {
-		text += " (" + words.List(r.About, rowsInLine) + ")"
-	}
-	if r.DNS != nil && r.DNS.Message != "" {
-		text = strings.TrimPrefix(text+"; "+r.DNS.Message, "; ")
-	}
-	return text
 }
 
 // nodesIn names the first few of some rows, and counts the rest.

@@ -71,7 +71,7 @@ func findingOf(n *name, r *rule, ready int) Finding {
 	if r.act != nil {
 		f.Act = r.act(n)
 	}
-	f.Message = message(&f)
+	f.Message = joined(f.CauseAbout(), f.Act)
 	return f
 }
 

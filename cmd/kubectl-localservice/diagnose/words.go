@@ -42,26 +42,29 @@ func since(t metav1.Time, now time.Time, stable bool) string {
 	return "for " + duration.HumanDuration(max(now.Sub(t.Time), 0))
 }
 
-// message puts the parts of a finding together.
-func message(f *Finding) string {
-	text := f.Cause
-	if len(f.About) > 0 {
-		text += " (" + first(f.About) + ")"
+// CauseAbout returns the cause of a finding, with the first few items that it is about.
+func (f *Finding) CauseAbout() string {
+	if len(f.About) == 0 {
+		return f.Cause
 	}
-	if f.Act != "" {
-		text += "; " + f.Act
+	return f.Cause + " (" + first(f.About) + ")"
+}
+
+// joined makes one text of those that are not empty.
+func joined(texts ...string) string {
+	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return text == "" }), "; ")
+}
+
+// WithDNS adds to a text what is wrong with the answer of DNS.
+func (n *Node) WithDNS(text string) string {
+	if n.DNS == nil {
+		return text
 	}
-	return text
+	return joined(text, n.DNS.Message)
 }
 
 // Problems says in words what is wrong with the name and with the answer of DNS; "" if all is well.
-func (n *Node) Problems() string {
-	problems := []string{n.Message}
-	if n.DNS != nil {
-		problems = append(problems, n.DNS.Message)
-	}
-	return strings.Join(slices.DeleteFunc(problems, func(p string) bool { return p == "" }), "; ")
-}
+func (n *Node) Problems() string { return n.WithDNS(n.Message) }
 
 // Natural compares names as people order them: node-2 comes before node-10.
 func Natural(a, b string) int {
