@@ -2,12 +2,12 @@ package main
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
@@ -73,12 +73,10 @@ func (a *around) look(ctx context.Context, ls *v1alpha1.LocalService) *diagnose.
 	}
 	opts.LabelSelector = selectorOf(ls.Spec.Selector).String()
 	elsewhere, err := a.kube.CoreV1().Pods(metav1.NamespaceAll).List(ctx, opts)
+	namespaces := sets.New[string]()
 	for i := 0; err == nil && i < len(elsewhere.Items); i++ {
-		if namespace := elsewhere.Items[i].Namespace; namespace != ls.Namespace {
-			out.Namespaces = append(out.Namespaces, namespace)
-		}
+		namespaces.Insert(elsewhere.Items[i].Namespace)
 	}
-	slices.Sort(out.Namespaces)
-	out.Namespaces = slices.Compact(out.Namespaces)
+	out.Namespaces = sets.List(namespaces.Delete(ls.Namespace))
 	return out
 }
