@@ -125,7 +125,8 @@ func (w *world) note(write Write) {
 	}
 	pod, _ := write.Before.(*corev1.Pod)
 	if passed, _ := write.After.(*corev1.Pod); pod != nil && passed != nil && isPassed(pod, passed) {
-		w.disturb(0, relabelTime) // Its previous controller may have been a reason not to label it.
+		// Its previous controller may have been a reason not to label it, and until an outage ends it is the one known.
+		w.disturb(max(time.Until(w.quiet()), 0), relabelTime)
 	}
 }
 
