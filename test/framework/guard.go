@@ -107,7 +107,7 @@ func (c *Cluster) waitGuarded(ctx context.Context, user, guard string) error {
 			&discoveryv1.EndpointSlice{ObjectMeta: trial, AddressType: discoveryv1.AddressTypeIPv4}, dryRun)
 		for _, err := range []error{err1, err2} {
 			if isRefused := err != nil && strings.Contains(err.Error(), guard); isRefused != (guard != "") {
-				return fmt.Errorf("the guard %q is not the one in force yet: %v", guard, err)
+				return fmt.Errorf("the guard %q is not the one in force yet, for the answer is %q", guard, fmt.Sprint(err))
 			}
 		}
 		return nil
