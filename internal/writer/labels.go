@@ -47,8 +47,8 @@ func (l *Labels) Write(ctx context.Context, p *cache.Pod) (retryAfter time.Durat
 	}
 	attempt, failure := LabelAttempt(p), fmt.Errorf("set the label %s of pod %s: %w", l.Key, cache.KeyOf(p), err)
 	if isGone(err) { // The pod is gone. If the cache keeps it, a webhook answered 404, so back off.
-		l.Refusals.Add(attempt, failure)
-		return l.Refusals.RetryAfter(attempt), nil, nil
+		gone := l.Refusals.Add(attempt, failure)
+		return time.Until(gone.RetryAt), nil, nil
 	}
 	retryAfter, isReported, failure := l.Refusals.AfterFailure(attempt, failure)
 	if isReported {
