@@ -130,14 +130,7 @@ func TestWhatIsMissing(t *testing.T) {
 			"older than the controller: the API server drops fields",
 			`fields=["spec.publishNotReadyAddresses"]`)
 		s.Must(err)
-		s.Eventually("Ready says what was dropped", func(context.Context) error {
-			ready := s.MustKubectl("get", "localservice", "older",
-				`-o=jsonpath={.status.conditions[?(@.type=="Ready")].message}`)
-			if !strings.Contains(ready, "may have dropped spec.publishNotReadyAddresses from this LocalService") {
-				return errors.New(ready)
-			}
-			return nil
-		})
+		s.waitReadySays("older", "may have dropped spec.publishNotReadyAddresses from this LocalService")
 		s.MustKubectl("replace", "-f", crd)
 		s.WaitReady("older")
 	})

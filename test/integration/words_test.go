@@ -23,19 +23,6 @@ import (
 func TestStatusWords(t *testing.T) {
 	t.Parallel()
 	const edge = "node-role.kubernetes.io/edge"
-	readySays := func(s *scene, name string, texts ...string) {
-		s.T.Helper()
-		s.Eventually(fmt.Sprintf("Ready of %s says %q", name, texts), func(context.Context) error {
-			message := s.MustKubectl("get", "localservice", name,
-				`-o=jsonpath={.status.conditions[?(@.type=="Ready")].message}`)
-			for _, text := range texts {
-				if !strings.Contains(message, text) {
-					return errors.New(message)
-				}
-			}
-			return nil
-		})
-	}
 	pluginSays := func(s *scene, name, text string) {
 		s.T.Helper()
 		s.Eventually(fmt.Sprintf("the plugin says of %s %q", name, text), func(ctx context.Context) error {
@@ -64,12 +51,12 @@ func TestStatusWords(t *testing.T) {
 			s.CreateNode(s.NodeName("empty"), map[string]string{edge: ""})
 			byEdge := func(ls *v1alpha1.LocalService) { ls.Spec.GroupBy = edge }
 			s.Create("demo", framework.WithHostnames, byEdge)
-			readySays(s, "demo", "no name to publish, and 1 node with an empty value of the label "+edge,
+			s.waitReadySays("demo", "no name to publish, and 1 node with an empty value of the label "+edge,
 				"the value is the name")
 			s.CreateNode(s.NodeName("none"), nil)
 			s.CreateNode(s.NodeName("value"), map[string]string{edge: "yes"})
 			s.run("pod", s.NodeName("value"), "10.9.0.2")
-			readySays(s, "demo", "every name is published, and 1 node without the label "+edge,
+			s.waitReadySays("demo", "every name is published, and 1 node without the label "+edge,
 				"1 node with an empty value of the label")
 		},
 		"publishNotReadyAddresses": func(s *scene) {
@@ -91,7 +78,7 @@ func TestStatusWords(t *testing.T) {
 			node := s.AddNodes("a")[0]
 			s.Create("demo", func(ls *v1alpha1.LocalService) { ls.Spec.Ports[0].TargetPort = intstr.FromString("web") })
 			s.run("pod", node, "10.9.0.3")
-			readySays(s, "demo", "no container has a port named web")
+			s.waitReadySays("demo", "no container has a port named web")
 		},
 	} {
 		t.Run(word, func(t *testing.T) {
@@ -99,6 +86,21 @@ func TestStatusWords(t *testing.T) {
 			test(newPublishingScene(t, "words"))
 		})
 	}
+}
+
+// waitReadySays waits until the message of the condition Ready has these texts.
+func (s *scene) waitReadySays(name string, texts ...string) {
+	s.T.Helper()
+	s.Eventually(fmt.Sprintf("Ready of %s says %q", name, texts), func(context.Context) error {
+		message := s.MustKubectl("get", "localservice", name,
+			`-o=jsonpath={.status.conditions[?(@.type=="Ready")].message}`)
+		for _, text := range texts {
+			if !strings.Contains(message, text) {
+				return errors.New(message)
+			}
+		}
+		return nil
+	})
 }
 
 // TestAuthProvider: the plugin works with the kubeconfigs that login helpers for OpenID Connect write, as kubectl does.
