@@ -133,13 +133,9 @@ func TestCopies(t *testing.T) {
 			delete(s.Labels, discoveryv1.LabelManagedBy)
 		})}, source, published, nil, 2},
 		"mirrored by Kubernetes": {[]apiSlice{one, copyOf(one), copyOf(two, func(s *discoveryv1.EndpointSlice) {
-			s.Labels[discoveryv1.LabelManagedBy] = KubernetesMirrorManager
-		})}, source, published, []string{delete2}, 2},
-		"mirrored by Kubernetes for another Service": {[]apiSlice{one, copyOf(one), copyOf(two,
-			func(s *discoveryv1.EndpointSlice) {
-				s.Labels[discoveryv1.LabelManagedBy] = KubernetesMirrorManager
-				s.OwnerReferences[0].UID = "another"
-			})}, source, published, nil, 2},
+			s.Labels[discoveryv1.LabelManagedBy] = "endpointslicemirroring-controller.k8s.io"
+			s.OwnerReferences[0].Kind, s.OwnerReferences[0].UID = "Endpoints", "endpoints"
+		})}, source, published, nil, 2},
 		"by hand": {[]apiSlice{one, copyOf(one), edited(two, func(s *discoveryv1.EndpointSlice) {
 			s.Labels[discoveryv1.LabelManagedBy] = "me"
 		})}, source, published, nil, 2},

@@ -16,10 +16,6 @@ import (
 // KubernetesSliceManager manages the EndpointSlices in which Kubernetes publishes the pods of a Service.
 const KubernetesSliceManager = "endpointslice-controller.k8s.io"
 
-// KubernetesMirrorManager manages the EndpointSlices into which Kubernetes mirrors the Endpoints of a Service that has
-// no selector.
-const KubernetesMirrorManager = "endpointslicemirroring-controller.k8s.io"
-
 // EndpointSlice provides what a plan reads of an EndpointSlice: one of the Source, or its copy with hostnames, which
 // belongs to the Published Service.
 type EndpointSlice interface {

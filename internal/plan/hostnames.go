@@ -220,24 +220,12 @@ func (n *Names) isWanted(name string) bool {
 	return source != nil && n.IsSource(source)
 }
 
-// mayDelete reports whether an EndpointSlice may be deleted. That is a copy, or one that Kubernetes itself created
-// for the Published Service: its mirror of Endpoints, or what it published for a selector that somebody set on that
-// Service, once the selector is gone. An EndpointSlice of another manager is never changed or deleted, even if our
-// Service controls it.
+// mayDelete reports whether an EndpointSlice may be deleted. That is a copy, or what Kubernetes has published for a
+// selector that somebody set on the Published Service, once the selector is gone. An EndpointSlice of another manager
+// is never changed or deleted, even if our Service controls it.
 func (n *Names) mayDelete(slice EndpointSlice) bool {
-	if IsCopy(slice, n.Published.GetUID()) {
-		return true
-	}
-	switch slice.Manager() {
-	case KubernetesMirrorManager:
-	case KubernetesSliceManager:
-		if len(n.Published.Content().Get().Spec.Selector) > 0 {
-			return false
-		}
-	default:
-		return false
-	}
-	return slice.Controller().UID == n.Published.GetUID()
+	return IsCopy(slice, n.Published.GetUID()) || slice.Manager() == KubernetesSliceManager &&
+		slice.Controller().UID == n.Published.GetUID() && len(n.Published.Content().Get().Spec.Selector) == 0
 }
 
 // sum returns the sum that a copy of endpoints has.

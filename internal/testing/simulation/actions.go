@@ -48,7 +48,6 @@ var actions = map[string]func(w *world, s Step) error{
 	"drop-slice":    dropSlice,
 	"mesh":          setMesh,
 	"take-name":     takeName,
-	"mirror":        mirror,
 	"add-pod":       addPod,
 	"ready-pod":     readyPod,
 	"complete-pod":  completePod,

@@ -246,7 +246,7 @@ var often = []kind{
 	do("drop-service", service), do("drop-service", service),
 	spoil, spoil, spoil, spoil,
 	do("mesh", service, "ready", "ready", "unready", ""), do("mesh", local, "ready", "unready", ""),
-	do("mirror", local), do("take-name", local, "controlled", "alien", ""),
+	do("take-name", local, "controlled", "alien", ""),
 	do("edit-slice", local, "labels", "owner", "endpoints"), do("drop-slice", local),
 	{"add-pod", runPod}, {"add-pod", runPod}, do("ready-pod", pod, "no", "yes"), do("remove-pod", pod),
 	do("complete-pod", pod), scale, scale, scale, do("end-workload", workload, "", "Orphan", "Foreground"),

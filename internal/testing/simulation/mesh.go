@@ -19,8 +19,6 @@ const (
 	// Cilium ClusterMesh does, and meshManager is how it marks them.
 	meshName    = "mesh"
 	meshManager = "endpointslice-mesh-controller.example.com"
-	// mirrorManager manages the EndpointSlices that mirror Endpoints.
-	mirrorManager = "endpointslicemirroring-controller.k8s.io"
 )
 
 // isForeign reports whether an EndpointSlice is managed neither by the controllers nor by Kubernetes.
@@ -30,11 +28,11 @@ func isForeign(slice *discoveryv1.EndpointSlice) bool {
 
 // foreignSlice returns an EndpointSlice of a Service with the endpoints of another cluster. It has the labels of the
 // Service, which controls it.
-func foreignSlice(service *corev1.Service, manager string, ready bool) *discoveryv1.EndpointSlice {
+func foreignSlice(service *corev1.Service, ready bool) *discoveryv1.EndpointSlice {
 	slice := sliceOf(service, []discoveryv1.Endpoint{{
 		Addresses:  []string{fmt.Sprintf("10.245.0.%d", 1+hash(service.Name)%250)},
 		Conditions: discoveryv1.EndpointConditions{Ready: &ready}}})
-	slice.Labels[discoveryv1.LabelManagedBy] = manager
+	slice.Labels[discoveryv1.LabelManagedBy] = meshManager
 	slice.GenerateName = service.Name + "-" + meshName + "-"
 	return slice
 }
@@ -59,7 +57,7 @@ func (s *APIServer) publishMesh() {
 		if stored == nil || stored.object.GetDeletionTimestamp() != nil {
 			continue
 		}
-		want, current := foreignSlice(stored.object.(*corev1.Service), meshManager, ready), have[key]
+		want, current := foreignSlice(stored.object.(*corev1.Service), ready), have[key]
 		switch {
 		case current == nil:
 			_, _ = s.create(meshName, t, want, false) // A namespace may be terminating.
@@ -118,7 +116,7 @@ func takeName(w *world, s Step) error {
 		if err := w.server.delete(meshName, t, keyOf(slice), &metav1.DeleteOptions{}); err != nil {
 			return err
 		}
-		foreign := foreignSlice(published.object.(*corev1.Service), meshManager, true)
+		foreign := foreignSlice(published.object.(*corev1.Service), true)
 		if foreign.Name = slice.Name; s.How == "alien" {
 			foreign.OwnerReferences = nil
 			delete(foreign.Labels, v1alpha1.HostnamesLabelKey)
@@ -127,17 +125,6 @@ func takeName(w *world, s Step) error {
 		return err
 	}
 	return nil
-}
-
-// mirror creates an EndpointSlice as Kubernetes does for the Endpoints of a Service without a selector. The Service
-// controls it here, so that it goes with it.
-func mirror(w *world, s Step) error {
-	meta := metaOf(s.On)
-	service := Get[*corev1.Service](w.server, meta.Namespace, meta.Name)
-	if service == nil || len(service.Spec.Selector) > 0 {
-		return fmt.Errorf("no Service without a selector: %s", s.On)
-	}
-	return w.server.Create(managerName, foreignSlice(service, mirrorManager, true))
 }
 
 // isReadyByMesh reports whether a Service has a ready endpoint of the mesh, in an EndpointSlice with the labels of the
