@@ -218,7 +218,7 @@ func (s *scene) attacksOnServices() (attacks []attack) {
 	}
 	create := func(what string, edit func(*corev1.Service)) {
 		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "demo-new", Namespace: s.Namespace,
-			Labels: own.Labels, Annotations: own.Annotations, OwnerReferences: own.OwnerReferences},
+			Labels: own.Labels, Annotations: own.Annotations, OwnerReferences: slices.Clone(own.OwnerReferences)},
 			Spec: corev1.ServiceSpec{Selector: own.Spec.Selector, Ports: own.Spec.Ports}}
 		edit(service)
 		attacks = append(attacks, attack{what, "services", func(ctx context.Context, with kubernetes.Interface) error {
@@ -262,6 +262,12 @@ func (s *scene) attacksOnServices() (attacks []attack) {
 		service.OwnerReferences = []metav1.OwnerReference{ours(demo)}
 		service.OwnerReferences[0].Controller = nil
 	})
+	create("a Service that stays when its LocalService is gone", func(service *corev1.Service) {
+		service.OwnerReferences[0].UID = "invented"
+		other := refer(foreign, "Service", "v1")
+		other.Controller = nil
+		service.OwnerReferences = append(service.OwnerReferences, other)
+	})
 	create("a name that is no LocalService's", func(service *corev1.Service) { service.Name = "database" })
 	create("a name that only begins like a LocalService's", func(service *corev1.Service) { service.Name = "demonstration" })
 	create("another host's name", func(service *corev1.Service) {
@@ -295,6 +301,8 @@ func (s *scene) attacksOnServices() (attacks []attack) {
 
 	patch("release a Service", own.Name, controlledBy())
 	patch("pass a Service to another LocalService", own.Name, controlledBy(ours(other)))
+	patch("keep a Service when its LocalService is gone", own.Name, controlledBy(ours(demo),
+		metav1.OwnerReference{APIVersion: "v1", Kind: "Service", Name: foreign.Name, UID: foreign.UID}))
 	patch("pass a Service to something else", own.Name, controlledBy(refer(foreign, "Deployment", "apps/v1")))
 	patch("lead a name to another host", own.Name,
 		spec(map[string]any{"type": "ExternalName", "externalName": "example.com", "clusterIP": nil,
@@ -304,6 +312,15 @@ func (s *scene) attacksOnServices() (attacks []attack) {
 		spec(map[string]any{"type": "LoadBalancer", "loadBalancerIP": "192.0.2.1"}))
 	patch("keep a Service from being deleted", own.Name,
 		metadata(map[string]any{"finalizers": []string{"example.com/stay"}}))
+	held := s.GetService("other-" + node)
+	held.Finalizers = []string{"example.com/clean-up"}
+	_, err := s.Kube.CoreV1().Services(s.Namespace).Update(s.Ctx(), held, metav1.UpdateOptions{})
+	s.Must(err)
+	s.T.Cleanup(func() { // Or the namespace is never gone.
+		_, _ = s.Kube.CoreV1().Services(s.Namespace).Patch(context.Background(), held.Name, types.MergePatchType,
+			[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	})
+	patch("skip somebody's clean-up of a Service", held.Name, metadata(map[string]any{"finalizers": nil}))
 	return attacks
 }
 
@@ -391,6 +408,10 @@ func (s *scene) attacksOnSlices() (attacks []attack) {
 	})
 	create("an EndpointSlice that cannot be deleted", func(slice *discoveryv1.EndpointSlice) {
 		slice.Finalizers = []string{"example.com/stay"}
+	})
+	create("more addresses that stay when our Service is gone", func(slice *discoveryv1.EndpointSlice) {
+		slice.OwnerReferences = append(slice.OwnerReferences, foreign.OwnerReferences...)
+		slice.OwnerReferences[1].Controller = nil
 	})
 	update("redirect somebody's Service", foreign, func(slice *discoveryv1.EndpointSlice) {
 		slice.Endpoints[0].Addresses = []string{"192.0.2.1"}
