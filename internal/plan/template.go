@@ -231,12 +231,16 @@ func (t *Template) Service(node string) *corev1.Service {
 	return service
 }
 
-// Restored returns a deleted Service, ready to be recreated, without addresses that somebody else has chosen: these
-// are not the controller's to set.
+// Restored returns a deleted Service, ready to be recreated, without addresses and owners that somebody else has
+// chosen: these are not the controller's to set.
 func (t *Template) Restored(service Service) *corev1.Service {
 	restored := Whole(service, t.nodeLabelKey)
 	restored.UID, restored.ResourceVersion = "", ""
+	restored.OwnerReferences = t.want.OwnerReferences
 	restored.Spec.ExternalIPs, restored.Spec.LoadBalancerIP = nil, ""
+	if restored.Spec.Type == corev1.ServiceTypeClusterIP {
+		restored.Spec.ExternalTrafficPolicy = "" // The API server has set it because of the external IPs.
+	}
 	return restored
 }
 

@@ -280,6 +280,20 @@ func TestEveryFieldOfOthers(t *testing.T) {
 	}
 }
 
+// TestRestored: a Service is restored as it was, but without what the guard and the API server refuse in a creation.
+func TestRestored(t *testing.T) {
+	tmpl := template(t, localService(specs["cluster IP"]))
+	live, want := stored(tmpl.Service("node2")), stored(tmpl.Service("node2"))
+	want.UID, want.ResourceVersion = "", ""
+	live.Spec.ExternalIPs, live.Spec.ExternalTrafficPolicy = []string{"192.0.2.1"},
+		corev1.ServiceExternalTrafficPolicyCluster
+	live.OwnerReferences = append(live.OwnerReferences, metav1.OwnerReference{Kind: "Pod", Name: "other", UID: "other"})
+	if diff := cmp.Diff(want.ObjectMeta, tmpl.Restored(kept(live)).ObjectMeta) +
+		cmp.Diff(want.Spec, tmpl.Restored(kept(live)).Spec); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // TestEveryFieldServiceMetadata: keys removed from spec.serviceMetadata are deleted, those that others have set stay.
 func TestEveryFieldServiceMetadata(t *testing.T) {
 	live := stored(template(t, localService(specs["metadata"])).Service("node2"))
