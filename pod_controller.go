@@ -181,7 +181,7 @@ func (c *podController) warn(ctx context.Context, ls *v1alpha1.LocalService, p *
 		subject += "/" + ls.Name
 	}
 	note = words.Printable(note) // A webhook may answer anything.
-	if c.complaints.IsNews(subject, note) {
+	if c.complaints.IsNews(subject+": "+note, "") {
 		c.recorder.Record(regarding, corev1.EventTypeWarning, reason, note)
 		klog.FromContext(ctx).Error(errors.New(note), "The label of a pod is not right, nor perhaps those of others",
 			"reason", reason, "pod", klog.KObj(p), "localService", klog.KObj(ls))

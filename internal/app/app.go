@@ -144,9 +144,9 @@ func (d *Dependencies) addCaches(dyn dynamic.Interface,
 // the API server has its own priority and fairness.
 func newClients(config *rest.Config, opts *Options) (Dependencies, dynamic.Interface, error) {
 	config = rest.CopyConfig(config)
-	observe(config)
 	config.UserAgent = v1alpha1.FieldManager + "/" + version.Get().GitVersion
 	config.QPS = -1
+	config.WarningHandlerWithContext = NewComplaints() // A fan-out would log the same for each write.
 	// Since Kubernetes 1.37 the API server would compress streamed lists and each event after them. To decompress that
 	// took a sixth of the CPU time of starts and fan-outs. kube-controller-manager and kube-scheduler decline it, too.
 	config.DisableCompression = true

@@ -1,19 +1,42 @@
 package app
 
-import "sync"
+import (
+	"context"
+	"sync"
+	"time"
 
-// Complaints limits how often controllers report the same problem of different objects. It decides nothing but that.
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/klog/v2"
+)
+
+// repeatInterval is how often the same complaint is reported again.
+const repeatInterval = 5 * time.Minute
+
+// Complaints remembers, for a while, the last message about each subject, so that the same problem is not reported at
+// every attempt. It decides nothing but that.
 type Complaints struct {
 	mu       sync.Mutex
-	reported complaints
+	messages *utilcache.LRUExpireCache // by subject
 }
 
 // NewComplaints makes Complaints.
-func NewComplaints() *Complaints { return &Complaints{reported: newComplaints()} }
+func NewComplaints() *Complaints { return &Complaints{messages: utilcache.NewLRUExpireCache(100)} }
 
-// IsNews reports whether a problem of a subject was not reported lately, and remembers it.
-func (c *Complaints) IsNews(subject, problem string) bool {
+// IsNews reports whether a message is worth reporting, and remembers it.
+func (c *Complaints) IsNews(subject, message string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.reported.isNews(subject+": "+problem, "")
+	if last, reported := c.messages.Get(subject); reported && last == message {
+		return false
+	}
+	c.messages.Add(subject, message, repeatInterval)
+	return true
+}
+
+// HandleWarningHeaderWithContext logs a warning that came with a response of the API server.
+func (c *Complaints) HandleWarningHeaderWithContext(ctx context.Context, code int, _, text string) {
+	const miscellaneous = 299 // the only code that Kubernetes uses
+	if code == miscellaneous && text != "" && c.IsNews(text, text) {
+		klog.FromContext(ctx).Info("The API server warns: " + text)
+	}
 }

@@ -2,14 +2,11 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	utilcache "k8s.io/apimachinery/pkg/util/cache"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
@@ -22,8 +19,6 @@ const (
 	retryInterval = 2 * time.Second
 	// checkTimeout bounds one check.
 	checkTimeout = 10 * time.Second
-	// repeatInterval is how often the same complaint is logged again.
-	repeatInterval = 5 * time.Minute
 
 	// causeSeparator stands between our message and the error that caused it.
 	causeSeparator = ": the answer is: "
@@ -64,7 +59,7 @@ func (c *preflight) check(ctx context.Context) error {
 
 // waitUntil checks until nothing is missing, and logs what it waits for. Its error is that of ctx.
 func waitUntil(ctx context.Context, check func(context.Context) error) error {
-	complaints := newComplaints()
+	complaints := NewComplaints()
 	return wait.PollUntilContextCancel(ctx, retryInterval, true, func(ctx context.Context) (done bool, _ error) {
 		err := check(ctx)
 		if err == nil {
@@ -72,58 +67,41 @@ func waitUntil(ctx context.Context, check func(context.Context) error) error {
 		}
 		// The words of the cause may change with each attempt.
 		message, _, _ := strings.Cut(err.Error(), causeSeparator)
-		if ctx.Err() == nil && complaints.isNews("", message) {
+		if ctx.Err() == nil && complaints.IsNews("", message) {
 			klog.FromContext(ctx).Info("Waiting: "+err.Error(), "retryInterval", retryInterval)
 		}
 		return false, nil
 	})
 }
 
-// readErrors returns a function that logs why a resource cannot be listed or watched, but not at every attempt.
+// readErrors returns a function that logs why a resource cannot be listed or watched, but not at every attempt, and
+// without an error that it can be again.
 func (c *preflight) readErrors() func(ctx context.Context, resource string, err error) {
-	complaints := newComplaints()
+	complaints := NewComplaints()
 	return func(ctx context.Context, resource string, err error) {
-		message, harmless := c.explain(err)
 		logger := klog.FromContext(ctx)
-		switch {
-		case ctx.Err() != nil:
-		case harmless:
-			logger.V(4).Info("The watch restarts", "resource", resource, "reason", err.Error())
-		case complaints.isNews(resource, message):
+		if err == nil {
+			logger.Info("The API server can be watched again", "resource", resource)
+			return
+		}
+		if message := c.explain(err); ctx.Err() == nil && complaints.IsNews(resource, message) {
 			logger.Error(err, message, "resource", resource)
 		}
 	}
 }
 
-func (c *preflight) explain(err error) (message string, harmless bool) {
+func (c *preflight) explain(err error) (message string) {
 	install := installRBAC
 	if len(c.namespaces) > 0 {
 		install = installRole
 	}
 	switch {
-	case apierrors.IsResourceExpired(err), apierrors.IsGone(err), utilnet.IsProbableEOF(err),
-		errors.Is(err, context.Canceled):
-		return "", true
 	case apierrors.IsNotFound(err):
-		return "The cluster does not know this resource any more: " + installCRD, false
+		return "The cluster does not know this resource any more: " + installCRD
 	case apierrors.IsForbidden(err):
-		return "Permissions are missing: " + install, false
+		return "Permissions are missing: " + install
 	case apierrors.IsUnauthorized(err):
-		return "The API server does not accept our credentials any more: check -kubeconfig", false
+		return "The API server does not accept our credentials any more: check -kubeconfig"
 	}
-	return "The API server cannot be watched: the caches are stale until this works again", false
-}
-
-// complaints remembers, for a while, the last message that was logged about each subject.
-type complaints struct{ *utilcache.LRUExpireCache }
-
-func newComplaints() complaints { return complaints{utilcache.NewLRUExpireCache(100)} }
-
-// isNews reports whether a message is worth logging, and remembers it.
-func (c complaints) isNews(subject, message string) bool {
-	if last, logged := c.Get(subject); logged && last == message {
-		return false
-	}
-	c.Add(subject, message, repeatInterval)
-	return true
+	return "The API server cannot be watched: the caches are stale until this works again"
 }

@@ -32,7 +32,7 @@ const (
 type reviewer struct {
 	kube       kubernetes.Interface
 	reviewed   *utilcache.LRUExpireCache // *refusal, nil for permitted, by the hash of the token
-	complaints complaints
+	complaints *Complaints
 }
 
 // refusal answers a client that may not read.
@@ -43,7 +43,7 @@ type refusal struct {
 
 // protect returns a handler that serves only clients that may read.
 func protect(next http.Handler, kube kubernetes.Interface) http.Handler {
-	r := &reviewer{kube, utilcache.NewLRUExpireCache(maxTokens), newComplaints()}
+	r := &reviewer{kube, utilcache.NewLRUExpireCache(maxTokens), NewComplaints()}
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		refused := r.review(request)
 		if refused == nil {
@@ -76,7 +76,7 @@ func (r *reviewer) review(request *http.Request) *refusal {
 	}
 	if err != nil {
 		refused = &refusal{http.StatusServiceUnavailable, "the API server does not say who you are, or what you may do"}
-		if r.complaints.isNews("", err.Error()) {
+		if r.complaints.IsNews("", err.Error()) {
 			klog.FromContext(request.Context()).Error(err, "Cannot find out who may read /metrics: is the chart's "+
 				"value metrics.secure.enabled set or, without Helm, metrics-secure.yaml of the release (in the source "+
 				"artifacts/deploy/metrics-secure.yaml) applied?")

@@ -65,7 +65,8 @@ type Options struct {
 	NodeLabelKey string
 	// Pods is true to watch pods once a LocalService needs labels on them, and AllPods to watch them from the start.
 	Pods, AllPods bool
-	// OnReadError is called with the error of a list or watch that has failed for a while. It is tried again.
+	// OnReadError is called with the error of a list or watch that has failed for a while, and with nil once it works
+	// again.
 	OnReadError func(ctx context.Context, resource string, err error)
 	// OnRestore is called when etcd was restored from a backup. The caches are stale from then on.
 	OnRestore func(error)

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
@@ -80,10 +81,13 @@ func (r *Reader) listerWatcher() cache.ListerWatcher {
 // persist calls try until it succeeds, ctx is done, or the reflector has to do something else than to try again.
 func (r *Reader) persist(ctx context.Context, try func() error) error {
 	var since time.Time // when it began to fail for the last reason
-	last := metav1.StatusReason("none")
+	last, reported := metav1.StatusReason("none"), false
 	backoff := wait.Backoff{Duration: minRetry, Factor: 2, Jitter: retryJitter, Cap: maxRetry, Steps: 10}
 	for {
 		err := try()
+		if err == nil && reported {
+			r.onError(ctx, r.resource, nil)
+		}
 		if err == nil || ctx.Err() != nil || !isTransient(err) {
 			return err
 		}
@@ -93,6 +97,7 @@ func (r *Reader) persist(ctx context.Context, try func() error) error {
 		}
 		if time.Since(since) >= reportAfter {
 			r.onError(ctx, r.resource, err)
+			reported = true
 		}
 		select {
 		case <-ctx.Done():
@@ -115,6 +120,12 @@ func isTransient(err error) bool {
 		return true
 	}
 	return false
+}
+
+// isRestart reports whether an error ends a watch that the reflector begins anew.
+func isRestart(err error) bool {
+	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || utilnet.IsProbableEOF(err) ||
+		errors.Is(err, context.Canceled)
 }
 
 // checkRevision compares the revision that a watch begins at, which was read before, with the one that etcd has now. If

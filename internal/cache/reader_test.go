@@ -25,6 +25,7 @@ type apiServer struct {
 	began    time.Time
 	options  []metav1.ListOptions
 	reported []time.Duration // when errors were reported
+	works    bool            // the last report said so
 	restored error
 }
 
@@ -45,7 +46,11 @@ func (a *apiServer) reader() cache.ListerWatcherWithContext {
 		return watch.NewFake(), a.request(options)
 	}).selecting("labels", "fields")
 	reader.resource = "services"
-	reader.onError = func(context.Context, string, error) { a.reported = append(a.reported, time.Since(a.began)) }
+	reader.onError = func(_ context.Context, _ string, err error) {
+		if a.works = err == nil; !a.works {
+			a.reported = append(a.reported, time.Since(a.began))
+		}
+	}
 	reader.onRestore = func(err error) { a.restored = err }
 	return cache.ToListerWatcherWithContext(reader.listerWatcher())
 }
@@ -108,6 +113,9 @@ func TestReadsPersist(t *testing.T) {
 					if (len(a.reported) > 0) != (c.lasts > reportAfter) || len(a.reported) > 0 &&
 						(a.reported[0] < reportAfter || a.reported[0] > reportAfter+5*time.Second) {
 						t.Errorf("reported at %v", a.reported)
+					}
+					if a.works != (len(a.reported) > 0) {
+						t.Errorf("reported that it works: %t", a.works)
 					}
 					if o := a.options[0]; o.LabelSelector != "labels" || o.FieldSelector != "fields" {
 						t.Errorf("the options are %v", o)

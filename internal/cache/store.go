@@ -43,7 +43,11 @@ func newStore[T cache.Object, Full any](o *Options, resource string, namespaces 
 		}))
 		utilruntime.Must(informer.AddTypedIndexers(indexers))
 		utilruntime.Must(informer.SetWatchErrorHandlerWithContext(
-			func(ctx context.Context, _ *cache.Reflector, err error) { o.OnReadError(ctx, reader.resource, err) }))
+			func(ctx context.Context, _ *cache.Reflector, err error) {
+				if !isRestart(err) {
+					o.OnReadError(ctx, reader.resource, err)
+				}
+			}))
 	}
 	return s
 }
