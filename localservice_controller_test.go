@@ -157,12 +157,16 @@ func testEvents(t *testing.T, cases map[string]eventCase) {
 				c.requests()
 				time.Sleep(time.Hour)
 				expect(t, "requests at rest", nil, c.requests())
-			}, testLocalService(onSSD), testNode("node1", "disk=ssd"), testNode("node2", "disk=ssd"), testNode("node3"))
+			}, testLocalService(onSSD, func(ls *v1alpha1.LocalService) {
+				ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{
+					Labels: map[string]string{"zone": "in-$(NODE_LABEL['zone'])"}}
+			}), testNode("node1", "disk=ssd"), testNode("node2", "disk=ssd"), testNode("node3"))
 		})
 	}
 }
 
-// TestNodeEvents: Services follow the selected nodes. Heartbeats cause no writes.
+// TestNodeEvents: Services follow the selected nodes, and the labels for which variables stand. Heartbeats cause no
+// writes.
 func TestNodeEvents(t *testing.T) {
 	recreate := func(c *cluster, after time.Duration) {
 		c.remove(testNode("node1"))
@@ -179,6 +183,9 @@ func TestNodeEvents(t *testing.T) {
 			[]string{"create services demo-node3", "update localservices/status demo 3/3 Ready"}},
 		"label removed": {func(c *cluster) { c.label("node1") },
 			[]string{"delete services demo-node1", "update localservices/status demo 1/1 Ready"}},
+		"a label for which a variable stands": {func(c *cluster) { c.label("node1", "disk=ssd", "zone=a") },
+			[]string{"update services demo-node1"}},
+		"another label": {func(c *cluster) { c.label("node1", "disk=ssd", "other=1") }, nil},
 		"heartbeat": {func(c *cluster) {
 			edit(c, "node1", func(n *corev1.Node) { n.Annotations = map[string]string{"beat": "1"} })
 		}, nil},
@@ -192,48 +199,6 @@ func TestNodeEvents(t *testing.T) {
 			"delete services demo-node1", "update localservices/status demo 1/1 Ready",
 			"update localservices/status demo 2/2 Ready"}},
 	})
-}
-
-// TestNodeLabelVariables: Services follow the labels of nodes for which variables stand. What has no value on a node is
-// left out.
-func TestNodeLabelVariables(t *testing.T) {
-	ls := testLocalService(func(ls *v1alpha1.LocalService) {
-		ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{"zone": "in-$(NODE_LABEL['zone'])"}}
-	})
-	inCluster(t, func(t *testing.T, c *cluster) {
-		zones := func(want ...string) {
-			t.Helper()
-			var got []string
-			for name, service := range c.services() {
-				got = append(got, name+" "+service.Labels["zone"])
-			}
-			slices.Sort(got)
-			expect(t, "zones", want, got)
-		}
-		c.start()
-		zones("demo-node1 in-a", "demo-node2 ")
-		for _, step := range []struct {
-			node, label   string
-			writes        []string // of Services
-			first, second string   // the labels of the Services
-		}{
-			{"node2", "zone=b", []string{"update services demo-node2"}, "in-a", "in-b"},
-			{"node1", "zone=c", []string{"update services demo-node1"}, "in-c", "in-b"},
-			{"node1", "disk=ssd", []string{"update services demo-node1"}, "", "in-b"},
-			{"node1", "zone=d", []string{"update services demo-node1"}, "in-d", "in-b"},
-		} {
-			c.writes()
-			c.label(step.node, step.label)
-			settle()
-			zones("demo-node1 "+step.first, "demo-node2 "+step.second)
-			c.wantReady("True NoneAnswering 0/2, 2 Services")
-			written := slices.DeleteFunc(c.writes(), func(w string) bool { return strings.Contains(w, "/status") })
-			expect(t, step.node+" "+step.label, step.writes, written)
-		}
-		c.label("node1", "zone=d", "other=1")
-		settle()
-		expect(t, "writes after another label", nil, c.writes())
-	}, ls, testNode("node1", "zone=a"), testNode("node2"))
 }
 
 // TestReplacementBehindSlowAdmission: a replacement takes four requests. However long the first three have taken, the
