@@ -41,58 +41,6 @@ func TestNamesOf(t *testing.T) {
 	}
 }
 
-// TestChange: the change of one EndpointSlice, looked up by its own name or by that of the EndpointSlice it copies.
-// TestCopies compares the changes of all with those of each.
-func TestChange(t *testing.T) {
-	base := newNames(t)
-	one, gone := sourceSlice(base.Source, "s1", "1"), sourceSlice(base.Source, "s2", "2")
-	copyOf := copies(base)
-	outdated := copyOf(one, renamedTo("x"))
-	extra := copyOf(one, func(s *discoveryv1.EndpointSlice) { s.Name = "extra" })
-	byKubernetes := copyOf(one, func(s *discoveryv1.EndpointSlice) {
-		s.Name, s.Labels[discoveryv1.LabelManagedBy] = "extra", KubernetesSliceManager
-	})
-	stranger := copyOf(one, func(s *discoveryv1.EndpointSlice) { s.OwnerReferences[0].UID = "another" })
-	selecting := func(n *Names) {
-		s := Whole(n.Published, nodeLabelKey).DeepCopy()
-		s.Spec.Selector = map[string]string{"a": "b"}
-		n.Published = kept(s)
-	}
-	for name, c := range map[string]struct {
-		slices []apiSlice
-		key    string
-		edit   func(*Names)
-		want   Action
-		of     string
-	}{
-		"nothing there":             {nil, "s1", nil, "", ""},
-		"outdated":                  {[]apiSlice{one, outdated}, "s1", nil, Update, "s1-named"},
-		"not asked about":           {[]apiSlice{one, outdated}, "s2", nil, "", ""},
-		"all sources gone":          {[]apiSlice{copyOf(gone)}, "s2-named", nil, Delete, "s2-named"},
-		"another one":               {[]apiSlice{one, extra}, "extra", nil, Delete, "extra"},
-		"another one of Kubernetes": {[]apiSlice{one, byKubernetes}, "extra", nil, Delete, "extra"},
-		"by the selector":           {[]apiSlice{one, byKubernetes}, "extra", selecting, "", ""},
-		"of a stranger":             {[]apiSlice{stranger}, "s1", nil, "", ""},
-		"no Source":                 {[]apiSlice{copyOf(gone)}, "s2-named", func(n *Names) { n.Source = nil }, "", ""},
-		"not published":             {[]apiSlice{one}, "s1", func(n *Names) { n.Published = nil }, "", ""},
-		"a source without":          {[]apiSlice{one, copyOf(one)}, "s1-named", nil, "", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			names := newNames(t, c.slices...)
-			if c.edit != nil {
-				c.edit(names)
-			}
-			got := names.Change(c.key)
-			if got.Action != c.want || got.Name != c.of {
-				t.Errorf("%q %q, want %q %q", got.Action, got.Name, c.want, c.of)
-			}
-			if c.want != "" && got.Current == nil || c.want == Update && got.Source == nil {
-				t.Errorf("%+v", got)
-			}
-		})
-	}
-}
-
 // TestDeletesAfter: nothing is deleted until the Source has existed for a while, and everything that it publishes is in
 // place, even if clocks are wrong.
 func TestDeletesAfter(t *testing.T) {
