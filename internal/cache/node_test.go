@@ -2,7 +2,6 @@ package cache
 
 import (
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 
@@ -10,7 +9,6 @@ import (
 
 	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
-	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
 func testNode(t *testing.T, name string, labels map[string]string) *Node {
@@ -23,7 +21,7 @@ func testNode(t *testing.T, name string, labels map[string]string) *Node {
 }
 
 // TestSelectedNodes: the selected nodes follow the labels of the nodes. Mode Hostnames names the same nodes, and all of
-// them while none is selected.
+// them while none is selected. Of two nodes that want one name, only one has it.
 func TestSelectedNodes(t *testing.T) {
 	c := newCaches(t)
 	ls := objects.LocalService(func(ls *v1alpha1.LocalService) {
@@ -35,73 +33,22 @@ func TestSelectedNodes(t *testing.T) {
 			t.Errorf("%s: selected %v, want %v", when, got, selected)
 		}
 		isNamed := c.Nodes.Named(ls)
-		for _, name := range []string{"one", "two", "three"} {
+		for _, name := range []string{"x-y", "x.y", "other", "gone"} {
 			if isNamed(name) != slices.Contains(named, name) {
 				t.Errorf("%s: %s has a name: %t", when, name, isNamed(name))
 			}
 		}
 	}
-	one, two := testNode(t, "one", map[string]string{"zone": "a"}), testNode(t, "two", map[string]string{"zone": "b"})
+	in := func(zone, name string) *Node { return testNode(t, name, map[string]string{"zone": zone}) }
 	expect("no nodes", nil, nil)
-	show(t, c.Nodes.Store, two)
-	expect("none is selected", nil, []string{"two"})
-	show(t, c.Nodes.Store, one)
-	expect("one is selected", []string{"one"}, []string{"one"})
-	show(t, c.Nodes.Store, testNode(t, "two", map[string]string{"zone": "a"}))
-	expect("both are selected", []string{"one", "two"}, []string{"one", "two"})
-	hide(t, c.Nodes.Store, one)
-	expect("one is deleted", []string{"two"}, []string{"two"})
-}
-
-// TestNamedRivals: of the nodes that want one hostname, one has it, among those that are selected.
-func TestNamedRivals(t *testing.T) {
-	c := newCaches(t)
-	expect := func(when string, ls *v1alpha1.LocalService, want ...string) {
-		t.Helper()
-		isNamed, got := c.Nodes.Named(ls), []string(nil)
-		for _, name := range []string{"x-y-z", "x-y.z", "x.y-z", "x.y.z"} {
-			if isNamed(name) {
-				got = append(got, name)
-			}
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("%s: %v have names, want %v", when, got, want)
-		}
-	}
-	all := objects.LocalService()
-	inB := objects.LocalService(func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = map[string]string{"disk": "b"} })
-	node := func(name, disk string) *Node {
-		return testNode(t, name, map[string]string{"zone": "a", "disk": disk})
-	}
-	show(t, c.Nodes.Store, node("x.y-z", "a"))
-	expect("alone", all, "x.y-z")
-	show(t, c.Nodes.Store, node("x-y.z", "a"))
-	show(t, c.Nodes.Store, node("x.y.z", "a"))
-	expect("the first by name", all, "x-y.z")
-	show(t, c.Nodes.Store, node("x-y-z", "a"))
-	expect("its own name", all, "x-y-z")
-	expect("none is selected", inB, "x-y-z")
-	hide(t, c.Nodes.Store, node("x-y-z", "a"))
-	expect("it is gone", all, "x-y.z")
-	show(t, c.Nodes.Store, node("x-y.z", "b"))
-	show(t, c.Nodes.Store, node("x.y-z", "b"))
-	expect("others are not selected", inB, "x-y.z")
-	grouped := objects.LocalService(func(ls *v1alpha1.LocalService) { ls.Spec.GroupBy = "zone" })
-	expect("with groupBy, nodes share names", grouped, "x-y.z", "x.y-z", "x.y.z")
-}
-
-// TestNamedRivalOfHash: a node whose own name is the hashed form of another's does not always come first.
-func TestNamedRivalOfHash(t *testing.T) {
-	c, ls := newCaches(t), objects.LocalService(func(ls *v1alpha1.LocalService) { ls.Spec.Mode = v1alpha1.ModeHostnames })
-	first := strings.Repeat("a", 51) + "-0" + strings.Repeat("b", 20)
-	second := naming.Hostname(first)
-	show(t, c.Nodes.Store, testNode(t, first, nil))
-	show(t, c.Nodes.Store, testNode(t, second, nil))
-	for node, want := range map[string]bool{first: true, second: false} {
-		if got := c.Nodes.Named(ls)(node); got != want {
-			t.Errorf("%s: has a name: %t", node, got)
-		}
-	}
+	show(t, c.Nodes.Store, in("b", "x-y"), in("b", "x.y"), in("b", "other"))
+	expect("none is selected", nil, []string{"x-y", "other"})
+	show(t, c.Nodes.Store, in("a", "x.y"))
+	expect("one is selected, and its rival is not", []string{"x.y"}, []string{"x.y"})
+	show(t, c.Nodes.Store, in("a", "x-y"))
+	expect("both are selected", []string{"x-y", "x.y"}, []string{"x-y"})
+	hide(t, c.Nodes.Store, in("a", "x-y"))
+	expect("one is deleted", []string{"x.y"}, []string{"x.y"})
 }
 
 // TestLabelsOfManyWrites: the writes of a plan ask for the labels of nodes at the same time, which only the race

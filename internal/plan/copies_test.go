@@ -284,17 +284,3 @@ func TestBeingPublished(t *testing.T) {
 		})
 	}
 }
-
-// TestReadyNamesOfSelected: pods on nodes without a name do not count.
-func TestReadyNamesOfSelected(t *testing.T) {
-	ls := localService(hostnamesMode)
-	in := publishing(t, ls, "a", "b")
-	ls.Spec.NodeSelector = map[string]string{"os": "linux"}
-	in.Nodes = []string{"a", "c"}
-	in.Names.isNamed = func(node string) bool { return slices.Contains(in.Nodes, node) }
-	source := sourceSlice(in.Names.Source, "s1", "a", "b")
-	in.Names.Slices = byName(source, copies(in.Names)(source))
-	if plan := Compute(in); plan.Ready != 1 || plan.Nodes != 2 {
-		t.Errorf("%d of %d ready, want 1 of 2", plan.Ready, plan.Nodes)
-	}
-}

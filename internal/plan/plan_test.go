@@ -56,6 +56,9 @@ func TestCompute(t *testing.T) {
 		"controlled by an earlier one of the same name": {newCluster(ours("a",
 			func(s *corev1.Service) { s.OwnerReferences[0].UID = "earlier" })),
 			[]string{"a"}, []string{"Wait demo-a"}, 0},
+		"controlled by another LocalService that wants the name": {newCluster(ours("a",
+			func(s *corev1.Service) { s.OwnerReferences[0].Name, s.OwnerReferences[0].UID = "demo-a", "other" })),
+			[]string{"a"}, []string{"Conflict demo-a"}, 0},
 		"controlled by a LocalService of another API group": {newCluster(ours("a", func(s *corev1.Service) {
 			s.OwnerReferences[0].APIVersion, s.OwnerReferences[0].UID = "example.com/v1", "another"
 		})), []string{"a"}, []string{"Conflict demo-a"}, 0},
@@ -84,39 +87,21 @@ func TestComputeReady(t *testing.T) {
 	}
 }
 
-// TestSelects: a selector selects nodes and pods by their labels. An empty one selects all nodes, and no pod.
-func TestSelects(t *testing.T) {
+// TestSelectsPod: a selector selects pods by their labels. An empty one selects none.
+func TestSelectsPod(t *testing.T) {
 	for name, c := range map[string]struct {
-		selector  map[string]string
-		node, pod bool
+		selector map[string]string
+		want     bool
 	}{
-		"nothing asked for": {nil, true, false},
-		"what it has":       {map[string]string{"a": "1", "b": ""}, true, true},
-		"another value":     {map[string]string{"a": "2"}, false, false},
-		"another label":     {map[string]string{"a": "1", "c": ""}, false, false},
+		"nothing asked for": {nil, false},
+		"what it has":       {map[string]string{"a": "1", "b": ""}, true},
+		"another value":     {map[string]string{"a": "2"}, false},
+		"another label":     {map[string]string{"a": "1", "c": ""}, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			ls := localService(func(ls *v1alpha1.LocalService) {
-				ls.Spec.NodeSelector, ls.Spec.Selector = c.selector, c.selector
-			})
-			have := labels.Set{"a": "1", "b": ""}
-			if node, pod := Selects(ls, "n", have), SelectsPod(ls, have); node != c.node || pod != c.pod {
-				t.Errorf("node: %v, want %v; pod: %v, want %v", node, c.node, pod, c.pod)
-			}
-		})
-	}
-}
-
-// TestForeignServicesDeterministic: (a, b-c) and (a-b, c) want one name, and whoever controls it keeps it.
-func TestForeignServicesDeterministic(t *testing.T) {
-	first := template(t, localService(func(ls *v1alpha1.LocalService) { ls.Name, ls.UID = "a", "1" }))
-	second := template(t, localService(func(ls *v1alpha1.LocalService) { ls.Name, ls.UID = "a-b", "2" }))
-	c := newCluster(stored(first.Service("b-c")))
-	if got := actions(Compute(c.input(first, "b-c"))); got != nil {
-		t.Errorf("the owner: %v, want nothing", got)
-	}
-	if diff := cmp.Diff([]string{"Conflict a-b-c"}, actions(Compute(c.input(second, "c")))); diff != "" {
-		t.Errorf("the other (-want +got):\n%s", diff)
+		ls := localService(func(ls *v1alpha1.LocalService) { ls.Spec.Selector = c.selector })
+		if got := SelectsPod(ls, labels.Set{"a": "1", "b": ""}); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
 	}
 }
 
@@ -260,29 +245,4 @@ func TestComputeAllocations(t *testing.T) {
 	if few, many := allocations(10), allocations(1000); few != many {
 		t.Errorf("%v allocations for 1,000 nodes, %v for 10", many, few)
 	}
-}
-
-func BenchmarkCompute(b *testing.B) {
-	for _, c := range []struct {
-		name string
-		in   Input
-	}{
-		{"unchanged/nodes=500", full(b, 500)},
-		{"unchanged/nodes=5000", full(b, 5000)},
-	} {
-		b.Run(c.name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				Compute(c.in)
-			}
-		})
-	}
-	b.Run("created/nodes=5000", func(b *testing.B) {
-		in := full(b, 5000)
-		in.Owned, in.Lookup = nil, func(string) Service { return nil }
-		b.ReportAllocs()
-		for b.Loop() {
-			Compute(in)
-		}
-	})
 }

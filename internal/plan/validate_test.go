@@ -76,16 +76,12 @@ func TestCheckMode(t *testing.T) {
 		isRefused bool
 	}{
 		"nothing there":                  {services, nil, false},
-		"names, nothing there":           {names, nil, false},
 		"Services":                       {services, forNodes, false},
 		"names":                          {names, forNames, false},
 		"from Services to names":         {names, forNodes, true},
-		"one Service is left":            {names, forNodes[1:], true},
-		"from names to Services":         {services, forNames, true},
 		"the Service with the names":     {services, forNames[1:], true},
 		"the Service that selects":       {services, forNames[:1], true},
 		"both, and Services":             {services, slices.Concat(forNodes, forNames), true},
-		"both, and names":                {names, slices.Concat(forNodes, forNames), true},
 		"orphans of names":               {services, uncontrolled, false},
 		"names, and somebody's Services": {names, []*corev1.Service{foreign("demo-a")}, false},
 	} {
