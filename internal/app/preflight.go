@@ -79,12 +79,11 @@ func waitUntil(ctx context.Context, check func(context.Context) error) error {
 func (c *preflight) readErrors() func(ctx context.Context, resource string, err error) {
 	complaints := NewComplaints()
 	return func(ctx context.Context, resource string, err error) {
-		logger := klog.FromContext(ctx)
-		if err == nil {
-			logger.Info("The API server can be watched again", "resource", resource)
-			return
-		}
-		if message := c.explain(err); ctx.Err() == nil && complaints.IsNews(resource, message) {
+		message, logger := c.explain(err), klog.FromContext(ctx)
+		switch isNews := ctx.Err() == nil && complaints.IsNews(resource, message); {
+		case isNews && err == nil:
+			logger.Info(message, "resource", resource)
+		case isNews:
 			logger.Error(err, message, "resource", resource)
 		}
 	}
@@ -96,6 +95,8 @@ func (c *preflight) explain(err error) (message string) {
 		install = installRole
 	}
 	switch {
+	case err == nil:
+		return "The API server can be watched again"
 	case apierrors.IsNotFound(err):
 		return "The cluster does not know this resource any more: " + installCRD
 	case apierrors.IsForbidden(err):

@@ -3,7 +3,9 @@ package framework
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"os"
@@ -21,69 +23,106 @@ import (
 // cluster whose clients use the second API server, and ends with the test. The cluster must be ControlPlaneOnly.
 func (c *Cluster) NewSecondAPIServer(t testing.TB, without string) *Cluster {
 	t.Helper()
-	second, err := c.startSecondAPIServer(without)
+	second, args, err := c.anotherAPIServer(c.dir, nil)
 	if err != nil {
-		t.Fatalf("start a second API server: %v", err)
+		t.Fatalf("make a second API server: %v", err)
 	}
-	t.Cleanup(func() {
-		if _, err := second.end(syscall.SIGKILL); err != nil {
-			t.Errorf("stop the second API server: %v", err)
-		}
-	})
-	ctx, cancel := context.WithTimeout(t.Context(), DefaultTimeout)
-	defer cancel()
-	if _, err := second.WaitFor(ctx, "answering requests", func() string { return second.answers(ctx) }); err != nil {
-		t.Fatalf("start a second API server: %v", err)
-	}
+	args = slices.DeleteFunc(args, func(arg string) bool { return strings.HasPrefix(arg, without+"=") })
+	second.start(t, args)
+	t.Cleanup(second.Kill)
 	return second
 }
 
-func (c *Cluster) startSecondAPIServer(without string) (*Cluster, error) {
-	path, err := PlaygroundProgram.Path()
-	if err != nil {
-		return nil, err
-	}
-	pid, err := c.APIServerPid()
-	if err != nil {
-		return nil, err
-	}
-	args, err := argsOf(pid)
-	if err != nil {
-		return nil, err
-	}
-	port, err := FreePort()
-	if err != nil {
-		return nil, err
-	}
-	server, err := url.Parse(c.Config.Host)
-	if err != nil {
-		return nil, err
-	}
-	args = slices.DeleteFunc(args, func(arg string) bool { return strings.HasPrefix(arg, without+"=") })
-	auditLog := filepath.Join(c.dir, "logs", "audit-"+port+".log")
-	// The last of two flags counts.
-	args = append(args, "--secure-port", port, "--audit-log-path", auditLog)
-	kubeconfig, err := os.ReadFile(c.Kubeconfig)
-	if err != nil {
-		return nil, err
-	}
-	second := &Cluster{Kubeconfig: filepath.Join(c.dir, "kubeconfig-"+port), Audit: &Audit{path: auditLog}, dir: c.dir,
-		hostnames: c.hostnames, withoutGuard: c.withoutGuard}
-	kubeconfig = bytes.ReplaceAll(kubeconfig, []byte(server.Host), []byte(net.JoinHostPort(server.Hostname(), port)))
-	if err := os.WriteFile(second.Kubeconfig, kubeconfig, 0o600); err != nil {
-		return nil, err
-	}
-	second.Process, err = StartProcess(&exec.Cmd{Path: path, Args: args}, syscall.SIGKILL)
-	return second, err
+// Separate is an API server with an etcd of its own, which a test may stop and start, and whose data it may replace. It
+// has the flags and certificates of a cluster's own. There are no other components.
+type Separate struct {
+	*Cluster
+
+	Data              string // etcd's directory
+	etcdArgs, apiArgs []string
+	etcd              *Process
 }
 
-// APIServerPid returns the process ID of the cluster's own API server.
-func (c *Cluster) APIServerPid() (int, error) {
-	pids, err := c.Pids("kube-apiserver")
+// NewSeparate runs a separate API server until the end of the test, with our CustomResourceDefinition and the
+// namespace. The cluster must be ControlPlaneOnly.
+func (c *Cluster) NewSeparate(t testing.TB) *Separate {
+	t.Helper()
+	// Below the cluster's own, whose path is short.
+	dir, err := os.MkdirTemp(c.dir, "separate")
 	if err != nil {
-		return 0, err
+		t.Fatal(err)
 	}
-	return pids[0], nil
+	socket := "unix://" + filepath.Join(dir, "etcd.sock")
+	s := &Separate{Data: filepath.Join(dir, "etcd")}
+	etcdArgs, err1 := c.argsOf("etcd", map[string]string{"--data-dir": s.Data, "--listen-client-urls": socket,
+		"--listen-peer-urls": "unix://" + filepath.Join(dir, "peer.sock")})
+	another, apiArgs, err2 := c.anotherAPIServer(dir, map[string]string{"--etcd-servers": socket})
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatalf("make a separate API server: %v", err)
+	}
+	s.Cluster, s.etcdArgs, s.apiArgs = another, etcdArgs, apiArgs
+	t.Cleanup(s.StopServers)
+	s.StartServers(t)
+	if err := s.InstallCRD(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// StartServers starts etcd and the API server, and returns when that is ready.
+func (s *Separate) StartServers(t testing.TB) {
+	t.Helper()
+	s.etcd = startPlayground(t, s.etcdArgs)
+	s.start(t, s.apiArgs)
+}
+
+// StopServers ends both at once, as a crash of their machine would.
+func (s *Separate) StopServers() {
+	for _, process := range []*Process{s.Process, s.etcd} {
+		if process != nil {
+			process.Kill()
+		}
+	}
+}
+
+// anotherAPIServer returns a cluster whose clients use an API server that does not run yet, and its command line: that
+// of the cluster's own, with another port and other values of some flags.
+func (c *Cluster) anotherAPIServer(dir string, flags map[string]string) (*Cluster, []string, error) {
+	port, err1 := FreePort()
+	server, err2 := url.Parse(c.Config.Host)
+	kubeconfig, err3 := os.ReadFile(c.Kubeconfig)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return nil, nil, err
+	}
+	auditLog := filepath.Join(c.dir, "logs", "audit-"+port+".log")
+	values := map[string]string{"--secure-port": port, "--audit-log-path": auditLog}
+	maps.Copy(values, flags)
+	args, err := c.argsOf("kube-apiserver", values)
+	another := &Cluster{Kubeconfig: filepath.Join(dir, "kubeconfig-"+port), Audit: &Audit{path: auditLog}, dir: dir,
+		hostnames: c.hostnames, withoutGuard: c.withoutGuard}
+	kubeconfig = bytes.ReplaceAll(kubeconfig, []byte(server.Host), []byte(net.JoinHostPort(server.Hostname(), port)))
+	return another, args, errors.Join(err, os.WriteFile(another.Kubeconfig, kubeconfig, 0o600))
+}
+
+// start starts the API server of a cluster with a command line, and returns when it is ready.
+func (c *Cluster) start(t testing.TB, args []string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), DefaultTimeout)
+	defer cancel()
+	c.Process = startPlayground(t, args)
+	if _, err := c.WaitFor(ctx, "answering requests", func() string { return c.answers(ctx) }); err != nil {
+		t.Fatalf("start another API server: %v", err)
+	}
+}
+
+// startPlayground starts a component of the playground, by the name with which its command line begins.
+func startPlayground(t testing.TB, args []string) *Process {
+	t.Helper()
+	process, err := StartProcess(&exec.Cmd{Path: PlaygroundProgram.MustPath(t), Args: args}, syscall.SIGKILL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return process
 }
 
 // Pids returns the IDs of the cluster's processes of a program, at least one.
@@ -98,7 +137,7 @@ func (c *Cluster) Pids(program string) ([]int, error) {
 		if err != nil {
 			return nil, err
 		}
-		args, err := argsOf(pid) // A process that has just ended has none.
+		args, err := commandLine(pid) // A process that has just ended has none.
 		if err == nil && args[0] == program && c.isParentOf(pid) {
 			pids = append(pids, pid)
 		}
@@ -128,7 +167,22 @@ func (c *Cluster) isParentOf(pid int) bool {
 	return false
 }
 
-func argsOf(pid int) ([]string, error) {
+// argsOf returns the command line of the cluster's process of a program, with other values of some flags.
+func (c *Cluster) argsOf(program string, values map[string]string) ([]string, error) {
+	pids, err := c.Pids(program)
+	if err != nil {
+		return nil, err
+	}
+	args, err := commandLine(pids[0])
+	for flag, value := range values {
+		if i := slices.Index(args, flag); i >= 0 {
+			args[i+1] = value
+		}
+	}
+	return args, err
+}
+
+func commandLine(pid int) ([]string, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	return strings.Split(strings.TrimSuffix(string(data), "\x00"), "\x00"), err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"testing"
@@ -71,7 +72,8 @@ func copyDir(from, to string) error { return exec.Command("cp", "--archive", fro
 
 // TestLongOutage stops the API server for longer than the longest backoff of client-go, three times. Soon after it is
 // ready again everything is right, and nothing says that permissions are missing, although RBAC knows no roles at
-// first.
+// first. The log says each time that a resource could not be watched, and that it can be again. What can change
+// meanwhile is tested by histories.
 func TestLongOutage(t *testing.T) {
 	t.Parallel()
 	const outage, recovery = 40 * time.Second, 15 * time.Second
@@ -109,6 +111,9 @@ func TestLongOutage(t *testing.T) {
 	for round := range 3 {
 		cluster.StopServers()
 		time.Sleep(outage)
+		if status, body, err := controller.Get(s.Ctx(), "/healthz"); err != nil || status != http.StatusOK {
+			t.Errorf("a restart would be of no use, but /healthz says %d %s %v", status, body, err)
+		}
 		mark := s.Audit.Mark()
 		cluster.StartServers(t)
 		began := time.Now()
@@ -130,6 +135,11 @@ func TestLongOutage(t *testing.T) {
 	}
 	if lines := controller.LogLines("Permissions are missing"); len(lines) > 0 {
 		t.Errorf("the log says that permissions are missing: %s", lines)
+	}
+	for _, text := range []string{"The API server cannot be watched", "The API server can be watched again"} {
+		if lines := controller.LogLines(text, `resource="nodes"`); len(lines) != 3 {
+			t.Errorf("the log says %d times: %s\n%s", len(lines), text, controller.Tail(40))
+		}
 	}
 	events, err := s.Kube.EventsV1().Events(s.Namespace).List(context.WithoutCancel(t.Context()), metav1.ListOptions{})
 	s.Must(err)
