@@ -353,7 +353,7 @@ func TestServerWithoutRoles(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		permits := []func(){c.answerUntil("create", "services", deny("services")),
 			c.answerUntil("create", "endpointslices", deny("endpointslices")),
-			c.answerUntil("update", "localservices", deny("localservices"))}
+			c.answerUntil("update", "localservices/status", deny("localservices"))}
 		c.start()
 		time.Sleep(2 * time.Second)
 		for _, permit := range permits {
