@@ -188,6 +188,7 @@ func (s *scene) attacksOnPods() (attacks []attack) {
 	patch("keep a pod from being deleted", "victim", `{"metadata":{"finalizers":["example.com/stay"]}}`)
 	patch("have a pod deleted", "victim", `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap",
 		"name":"gone","uid":"gone"}]}}`)
+	patch("name a pod's origin", "victim", `{"metadata":{"generateName":"other-"}}`)
 	patch("move a pod to another node's name", "victim", label(nodes[1]))
 	patch("invent a node", "unlabelled", label("nowhere"))
 	patch("take a pod out of its node's Service", "victim", label(""))
@@ -258,6 +259,9 @@ func (s *scene) attacksOnServices() (attacks []attack) {
 	create("a Service of a LocalService of another group", func(service *corev1.Service) {
 		service.OwnerReferences[0].APIVersion = "example.com/v1"
 	})
+	create("a Service that stays, as the API server does not serve its owner", func(service *corev1.Service) {
+		service.OwnerReferences[0].APIVersion = v1alpha1.GroupName + "/v9"
+	})
 	create("a Service that a LocalService owns, but does not control", func(service *corev1.Service) {
 		service.OwnerReferences = []metav1.OwnerReference{ours(demo)}
 		service.OwnerReferences[0].Controller = nil
@@ -295,6 +299,7 @@ func (s *scene) attacksOnServices() (attacks []attack) {
 		"spec": map[string]any{"selector": map[string]string{nodeLabel: node}}})
 	patch("steal a Service that has the label only", "similar", controlledBy(ours(demo)))
 	remove("delete somebody's Service", s.Namespace, "victim")
+	remove("delete a Service that has the label only", s.Namespace, "similar")
 	patchIn("redirect the API server's Service", metav1.NamespaceDefault, "kubernetes",
 		spec(map[string]any{"selector": map[string]string{"app": "evil"}}))
 	remove("delete the API server's Service", metav1.NamespaceDefault, "kubernetes")

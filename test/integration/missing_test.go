@@ -153,6 +153,11 @@ func (s *scene) work(name string) {
 	s.WaitReady(name)
 	s.Update(name, framework.WithClusterIP)
 	s.WaitReady(name)
+	s.MustKubectl("delete", "localservice", name, "--cascade=orphan")
+	s.Eventually("the Services are orphans", func(context.Context) error {
+		return framework.Equal("owners", s.GetService(name+"-"+nodes[0]).OwnerReferences, nil)
+	})
+	s.CreateReady(name) // Without a cluster IP, it replaces them.
 	for _, node := range nodes {
 		s.DeleteNode(node)
 		s.WaitServiceGone(name + "-" + node)
