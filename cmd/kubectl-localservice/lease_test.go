@@ -106,7 +106,7 @@ func TestControllerWatched(t *testing.T) {
 			Stopped: stopped}
 		s := o.snapshot(t.Context(), true)
 		if (s.controller != "") != stopped || (s.lists[0].Controller != "") != stopped ||
-			len(diagnose.Changes(before[0], s.lists[0])) > 0 {
+			len(diagnose.Changes(before[0], s.lists[0], false)) > 0 {
 			t.Errorf("%v: %+v", stopped, s)
 		}
 	}

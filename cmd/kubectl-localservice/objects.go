@@ -29,6 +29,7 @@ import (
 	"k8s.io/client-go/tools/pager"
 
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
+	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -258,7 +259,8 @@ func (o *objects) input(namespace string) diagnose.Input {
 
 func (o *objects) list(ctx context.Context, ls *v1alpha1.LocalService, in diagnose.Input) *diagnose.NodeList {
 	in.LocalService = ls
-	if o.withPods && !diagnose.HasPods(in) {
+	isSelected := func(p *corev1.Pod) bool { return plan.SelectsPod(ls, labels.Set(p.Labels)) }
+	if o.withPods && !slices.ContainsFunc(in.Pods, isSelected) {
 		in.Around = o.around.of(ctx, ls)
 	}
 	return diagnose.Nodes(in)

@@ -71,10 +71,7 @@ func (p *nodesPrinter) printChanges(now []*diagnose.NodeList) error {
 	var changed, same []*diagnose.NodeList
 	for _, list := range now {
 		before, copied := p.before[list.Key()], *list
-		copied.Items = diagnose.Changes(before, list)
-		if p.problems {
-			copied.Items = withProblems(before, copied.Items)
-		}
+		copied.Items = diagnose.Changes(before, list, p.problems)
 		p.before[list.Key()] = list
 		if before == nil || len(copied.Items) > 0 {
 			changed = append(changed, &copied)
@@ -89,23 +86,6 @@ func (p *nodesPrinter) printChanges(now []*diagnose.NodeList) error {
 		return nil
 	}
 	return p.print(changed)
-}
-
-// withProblems keeps the items with a problem, and those that had one.
-func withProblems(before *diagnose.NodeList, items []diagnose.Node) []diagnose.Node {
-	had := map[string]bool{}
-	if before != nil {
-		for i := range before.Items {
-			had[before.Items[i].Node+" "+before.Items[i].Hostname] = before.Items[i].Problems() != ""
-		}
-	}
-	kept := []diagnose.Node{} // [] in JSON, not null
-	for i := range items {
-		if n := &items[i]; n.Problems() != "" || had[n.Node+" "+n.Hostname] {
-			kept = append(kept, *n)
-		}
-	}
-	return kept
 }
 
 // print prints lists.

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
+	"github.com/localservice-dev/local-service-controller/internal/words"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -20,7 +21,7 @@ func TestReasonColumn(t *testing.T) {
 	const room = 40
 	long := strings.Repeat("long ", 13)
 	found := func(cause, act string, about ...string) diagnose.Finding {
-		return diagnose.Finding{Reason: "Word", Cause: cause, Act: act, About: about}
+		return diagnose.Finding{Reason: "Word", Cause: cause, Act: act, About: words.List(about, 3)}
 	}
 	var rows []row
 	for i, f := range []diagnose.Finding{{}, found("exit code 1", "", "a", "b", "c", "d"), found("exit code 1", "",

@@ -1,3 +1,6 @@
+// Package diagnose says, of every name of a LocalService, whether something answers there and, if nothing does, why. It
+// has no client: Nodes is a function from API objects to findings, and changes none of them. It makes facts of the
+// objects (facts.go and the files of its subjects), applies the first rule that fits (rules.go), and words the result.
 package diagnose
 
 import (
@@ -5,9 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/words"
@@ -33,66 +34,38 @@ func Nodes(in Input) *NodeList {
 	}
 	waits := false
 	for _, n := range f.names {
-		rule := ruleOf(n)
-		list.Items = append(list.Items, nodeOf(n, rule))
-		waits = waits || rule.waits && f.refusal == ""
+		rule, finding := findingOf(n)
+		n.Finding = finding
+		complete(n)
+		waits = waits || n.Waits && f.refusal == ""
 		list.Summary.Told = list.Summary.Told || slices.Contains(rule.status, f.ready.Reason)
-		list.Summary.Nodes++
-		if n.serviceName == "" && n.rival == "" {
-			list.Summary.Nodes--
+		if n.Service != "" || n.rival != "" {
+			list.Summary.Nodes++
 		}
-		if list.Items[len(list.Items)-1].Endpoints.Ready > 0 {
+		if n.Endpoints.Ready > 0 {
 			list.Summary.Answering++
 		}
+		list.Items = append(list.Items, n.Node)
 	}
 	list.Message = strings.Join(messagesOf(f), "\n")
 	list.Controller = whyNotActed(f, waits)
 	return list
 }
 
-// ruleOf returns the first rule that applies to a name. The last one always does.
-func ruleOf(n *name) *rule {
-	return &rules[slices.IndexFunc(rules, func(r rule) bool { return r.applies(n) })]
-}
-
-// findingOf returns what a rule finds of a name.
-func findingOf(n *name, r *rule, ready int) Finding {
-	f := Finding{Reason: r.reason, State: r.state}
-	if r.reason == "" {
-		return f
-	}
-	if ready > 0 {
-		f.State = Degraded
-	}
-	f.Cause = r.cause(n)
-	if r.about != nil {
-		f.About = r.about(n)
-	}
-	if r.act != nil {
-		f.Act = r.act(n)
-	}
-	f.Message = joined(f.CauseAbout(), f.Act)
-	return f
-}
-
-func nodeOf(n *name, r *rule) Node {
-	node := newNode(n.node, n.hostname)
-	if n.serviceName != "" {
-		node.Service = n.serviceName
-		node.DNSName = node.Name() + "." + n.LocalService.Namespace + ".svc." + n.ClusterDomain
-	}
+// complete adds to a name what follows from its facts and its finding.
+func complete(n *name) {
 	for _, p := range n.pods {
-		node.Pods = append(node.Pods, p.Pod)
+		n.Pods = append(n.Pods, p.Pod)
 	}
-	if node.HasService = n.hasService; n.hasService {
-		node.Endpoints, node.Addresses = n.published, append(node.Addresses, n.addresses...)
-		if len(n.missingPorts) > 0 && plan.HasClusterIPs(n.LocalService) { // A headless name resolves all the same.
-			node.Endpoints.Ready, node.Addresses = 0, []string{}
-		}
-		addReach(&node, n.services[n.serviceName])
+	if len(n.missingPorts) > 0 && plan.HasClusterIPs(n.LocalService) { // A headless name resolves all the same.
+		n.Endpoints.Ready, n.Addresses = 0, []string{}
 	}
-	node.Finding = findingOf(n, r, node.Endpoints.Ready)
-	return node
+	if n.HasService {
+		addReach(&n.Node, n.services[n.Service])
+	}
+	if n.Reason != "" && n.Endpoints.Ready > 0 {
+		n.State = Degraded
+	}
 }
 
 // messagesOf returns what concerns a LocalService as a whole.
@@ -107,18 +80,12 @@ func messagesOf(f *facts) (messages []string) {
 	}
 	// Without nodes, names are only what is published.
 	if len(f.names) == 0 && len(messages) == 0 && f.hostnames != nil {
-		n := &name{facts: f, serviceName: f.LocalService.Name, hostname: anyName}
-		addServices(n)
-		if r := ruleOf(n); r.reason != NoPods {
-			messages = append(messages, r.cause(n))
+		n := &name{facts: f, Node: newNode("", anyName)}
+		n.Service = f.LocalService.Name
+		addService(n)
+		if _, found := findingOf(n); found.Reason != NoPods {
+			messages = append(messages, found.Cause)
 		}
 	}
 	return messages
-}
-
-// HasPods reports whether the LocalService selects any pod.
-func HasPods(in Input) bool {
-	return slices.ContainsFunc(in.Pods, func(p *corev1.Pod) bool {
-		return plan.SelectsPod(in.LocalService, labels.Set(p.Labels))
-	})
 }

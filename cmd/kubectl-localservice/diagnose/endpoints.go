@@ -2,9 +2,9 @@ package diagnose
 
 import (
 	"cmp"
-	"slices"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 
@@ -12,58 +12,144 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// addEndpoints adds what the EndpointSlices publish under each name, whoever manages them: kube-proxy and DNS use them
-// all. Only a copy of the controller gives a hostname.
-func addEndpoints(f *facts) {
+// endpoint holds an endpoint that an EndpointSlice publishes.
+type endpoint struct {
+	*discoveryv1.Endpoint
+
+	slice *discoveryv1.EndpointSlice
+}
+
+// anyName stands for the names while none is known. No node has it.
+const anyName = "*"
+
+// addHostnames compares what is published in mode Hostnames with what Kubernetes publishes of the pods.
+func addHostnames(f *facts) {
+	f.sources, f.outdated = sets.Set[string]{}, sets.Set[string]{}
+	h := plan.NamesOf(f.LocalService, f.nodeLabelKey, func(node string) bool {
+		return f.nodes[node] != nil && f.rivals[node] == ""
+	}, func(node, key string) (value string, exists bool) {
+		if known := f.nodes[node]; known != nil {
+			value, exists = known.Labels[key]
+		}
+		return value, exists
+	}, func(name string) plan.Service {
+		if service := f.services[name]; service != nil {
+			return plan.FromAPI(service, f.nodeLabelKey)
+		}
+		return nil
+	})
+	f.hostnames, h.Slices = h, map[string]plan.EndpointSlice{}
 	for _, slice := range f.EndpointSlices {
-		manager := slice.Labels[discoveryv1.LabelManagedBy]
-		isOthers := manager != plan.KubernetesSliceManager && manager != v1alpha1.EndpointSliceManager
-		if isOthers && f.hostnames != nil {
+		h.Slices[slice.Name] = plan.SliceFromAPI(slice)
+		if h.Source == nil || !h.IsSource(h.Slices[slice.Name]) {
 			continue
 		}
 		for i := range slice.Endpoints {
-			e := endpoint{Endpoint: &slice.Endpoints[i], slice: slice}
-			service, hostname := slice.Labels[discoveryv1.LabelServiceName], ""
-			if f.hostnames != nil {
-				hostname = ptr.Deref(e.Hostname, "")
+			if e := &slice.Endpoints[i]; plan.IsReady(e) {
+				f.sources.Insert(e.Addresses...)
 			}
-			e.stale = !isOthers && plan.IsReady(e.Endpoint) && len(e.Addresses) > 0 && isStale(f, &e, service, hostname)
-			f.endpoints[nameIn(service, hostname)] = append(f.endpoints[nameIn(service, hostname)], e)
 		}
 	}
+	copies := h.Copies()
+	f.isPublished = copies.Sources > 0
+	for i := range copies.Changes {
+		have, want, change := map[string][]any{}, map[string][]any{}, &copies.Changes[i]
+		if change.Current != nil {
+			have = byHostname(change.Current.Get())
+		}
+		if change.Source != nil {
+			want = byHostname(h.Copy(change))
+		}
+		for name := range sets.KeySet(have).Union(sets.KeySet(want)) {
+			if !apiequality.Semantic.DeepEqual(have[name], want[name]) {
+				f.outdated.Insert(name)
+			}
+		}
+		f.outdated.Insert(anyName)
+	}
+}
+
+// byHostname returns what an EndpointSlice says about each name.
+func byHostname(slice *discoveryv1.EndpointSlice) map[string][]any {
+	out := map[string][]any{}
+	for _, e := range slice.Endpoints {
+		if e.Hostname != nil {
+			out[*e.Hostname] = append(out[*e.Hostname], e, slice.Ports, slice.Labels)
+		}
+	}
+	return out
+}
+
+// addEndpoints adds what the EndpointSlices publish under each name, whoever manages them: kube-proxy and DNS use them
+// all. Only a copy of the controller gives a hostname.
+func addEndpoints(f *facts) {
+	f.endpoints, f.portNumbers = map[string][]endpoint{}, plan.PortNumbers{}
+	for _, slice := range f.EndpointSlices {
+		if isOthers(slice) && f.hostnames != nil {
+			continue
+		}
+		for i := range slice.Endpoints {
+			id := slice.Labels[discoveryv1.LabelServiceName]
+			if f.hostnames != nil {
+				id = nameIn(id, ptr.Deref(slice.Endpoints[i].Hostname, ""))
+			}
+			f.endpoints[id] = append(f.endpoints[id], endpoint{&slice.Endpoints[i], slice})
+		}
+		for _, port := range slice.Ports {
+			if port.Port != nil && len(slice.Endpoints) > 0 {
+				f.portNumbers.Add(ptr.Deref(port.Name, ""), *port.Port)
+			}
+		}
+	}
+}
+
+// isOthers reports whether neither Kubernetes nor this controller manages an EndpointSlice.
+func isOthers(slice *discoveryv1.EndpointSlice) bool {
+	manager := slice.Labels[discoveryv1.LabelManagedBy]
+	return manager != plan.KubernetesSliceManager && manager != v1alpha1.EndpointSliceManager
 }
 
 // isStale reports whether no pod has the address of an endpoint any more: a pod that is not known to the Service that
 // the copy is of, or none at all.
-func isStale(f *facts, e *endpoint, service, hostname string) bool {
-	if hostname != "" && f.hostnames.isPublished && !f.hostnames.ready.Has(e.Addresses[0]) {
+func isStale(n *name, e endpoint) bool {
+	service := n.Service
+	switch {
+	case isOthers(e.slice):
+		return false
+	case n.Hostname != "" && n.isPublished && !n.sources.Has(e.Addresses[0]):
 		return true
-	}
-	if f.hostnames != nil {
-		service = plan.ServiceName(f.LocalService.Name, plan.Source, "")
+	case n.hostnames != nil:
+		service = plan.ServiceName(n.LocalService.Name, plan.Source, "")
 	}
 	isPod := e.TargetRef != nil && e.TargetRef.Kind == "Pod"
-	if f.PodsUnknown || !isPod || selectsOthers(f, f.services[service]) {
-		return false
-	}
-	return !f.alive.Has(e.Addresses[0])
+	return isPod && !n.PodsUnknown && !selectsOthers(n.facts, n.services[service]) && !n.alive.Has(e.Addresses[0])
 }
 
-// addPublished adds to a name what is published under it.
+// addPublished adds to a name what is published under it. A named port that is not published for the ready pods is
+// missing: no container of theirs has a port of the name that targetPort gives, so nothing can connect to it.
 func addPublished(n *name) {
+	if !n.HasService {
+		return
+	}
 	all, ready := sets.New[string](), sets.New[string]() // of pods, or addresses where there is none
-	addresses, stale := sets.New[string](), sets.New[string]()
-	var ports [][]discoveryv1.EndpointPort
-	for _, e := range n.endpoints[nameIn(n.serviceName, n.hostname)] {
+	addresses, stale, ports := sets.New[string](), sets.New[string](), sets.New[string]()
+	hasReady := false
+	for _, e := range n.endpoints[n.Name()] {
 		isReady := plan.IsReady(e.Endpoint)
 		if isReady {
-			ports = append(ports, e.slice.Ports)
+			hasReady = true
+			for _, port := range e.slice.Ports {
+				ports.Insert(ptr.Deref(port.Name, ""))
+			}
 		}
-		if e.stale {
+		if len(e.Addresses) == 0 {
+			continue
+		}
+		if isReady && isStale(n, e) {
 			stale.Insert(e.Addresses...)
 			isReady = false
 		}
-		if len(e.Addresses) == 0 || !isReady && ptr.Deref(e.Conditions.Terminating, false) {
+		if !isReady && ptr.Deref(e.Conditions.Terminating, false) {
 			continue
 		}
 		id := e.Addresses[0]
@@ -78,44 +164,12 @@ func addPublished(n *name) {
 			n.manager = cmp.Or(n.manager, e.slice.Labels[discoveryv1.LabelManagedBy])
 		}
 	}
-	n.published = Endpoints{Ready: len(ready), Total: len(all)}
-	n.addresses, n.stale = sets.List(addresses), sets.List(stale)
-	n.missingPorts = missingPorts(n.LocalService, ports)
-	for _, p := range n.pods {
-		if p.Ready && p.isLabelled && !addresses.HasAny(p.addresses...) {
-			n.unpublished = append(n.unpublished, p)
-		}
-	}
-}
-
-// missingPorts returns the ports of a LocalService that Kubernetes does not publish for the ready pods of a name,
-// because no container of theirs has a port of the name that targetPort gives. Nothing can connect to these. published
-// are the ports of each EndpointSlice: pods with other ports are in other ones.
-func missingPorts(ls *v1alpha1.LocalService, published [][]discoveryv1.EndpointPort) (missing []v1alpha1.ServicePort) {
-	isPublished := func(name string) bool {
-		return slices.ContainsFunc(slices.Concat(published...), func(p discoveryv1.EndpointPort) bool {
-			return ptr.Deref(p.Name, "") == name
-		})
-	}
-	for _, port := range ls.Spec.Ports {
-		if len(published) > 0 && port.TargetPort.StrVal != "" && !isPublished(port.Name) {
-			missing = append(missing, port)
-		}
-	}
-	return missing
-}
-
-// portNumbers returns the numbers that the pods have for ports whose targetPort is a name, by the name of the port.
-func portNumbers(f *facts) plan.PortNumbers {
-	numbers := plan.PortNumbers{}
-	for _, endpoints := range f.endpoints {
-		for _, e := range endpoints {
-			for _, port := range e.slice.Ports {
-				if port.Port != nil {
-					numbers.Add(ptr.Deref(port.Name, ""), *port.Port)
-				}
-			}
-		}
-	}
-	return numbers
+	n.Endpoints = Endpoints{Ready: len(ready), Total: len(all)}
+	n.Addresses, n.stale = sets.List(addresses), sets.List(stale)
+	n.missingPorts = only(n.LocalService.Spec.Ports, func(port v1alpha1.ServicePort) bool {
+		return hasReady && port.TargetPort.StrVal != "" && !ports.Has(port.Name)
+	})
+	n.unpublished = only(n.pods, func(p *pod) bool {
+		return p.Ready && p.isLabelled && !addresses.HasAny(p.addresses...)
+	})
 }

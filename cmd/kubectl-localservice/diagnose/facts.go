@@ -10,6 +10,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 
@@ -42,7 +43,8 @@ type Input struct {
 	ClusterDomain string
 }
 
-// facts holds what is known about a LocalService, by subject. It is computed once, and not changed afterwards.
+// facts holds what is known about a LocalService, by subject. Of the Input, Services, EndpointSlices and Pods are only
+// those that may be its own.
 type facts struct {
 	Input
 	// ready is the condition Ready, and refusal its message while it says why something is not written for this spec.
@@ -51,65 +53,59 @@ type facts struct {
 	nodeLabelKey string
 	purpose      plan.Purpose // of the Services with the names: ForNode or Published
 	services     map[string]*corev1.Service
-	endpoints    map[string][]endpoint // by name within the namespace
-	nodes        map[string]*node
-	rivals       map[string]string // the nodes whose name another one has, and which
-	pods         map[string][]*pod // by node; "" for those without
-	alive        sets.Set[string]  // addresses of the pods that have not ended
+	nodes        map[string]*corev1.Node // that the LocalService selects
+	rivals       map[string]string       // the nodes whose name another one has, and which
+	tolerated    map[string]bool         // by taint, as far as somebody has asked
+	pods         map[string][]*pod       // by node; "" for those without
+	alive        sets.Set[string]        // addresses of the pods that have not ended
 	// strays are pods on another node than their node label says, by its value, in mode Services.
 	strays map[string][]*pod
-	// hostnames is about mode Hostnames, nil for another mode.
-	hostnames *hostnames
-	names     []*name
+	// hostnames, published, sources and outdated are about mode Hostnames: the names, nil for another mode; whether
+	// Kubernetes has published the pods, and the addresses that it publishes as ready; and the names that are not
+	// published as the pods are, with anyName if any copy is to change.
+	hostnames   *plan.Names
+	isPublished bool
+	sources     sets.Set[string]
+	outdated    sets.Set[string]
+	endpoints   map[string][]endpoint // by name within the namespace
+	portNumbers plan.PortNumbers      // of the pods
+	names       []*name
 }
 
-// name holds the facts about one name of a LocalService, or about a node that has none.
+// name holds the facts about one name of a LocalService, or about a node that has none. Its Node is the result.
 type name struct {
 	*facts
+	Node
 
-	node  string   // or group of nodes
-	on    []string // the node, or those of the group
-	rival string   // the node that has the name that this one wants, "" for none
-	// hostname is "" in mode Services, and for a node that has no name.
-	hostname, serviceName string
-	state                 nodeState
-	service               service // the first with a problem, if any has one
-	hasService            bool
-	published             Endpoints
-	addresses             []string // of the ready endpoints
-	stale                 []string // addresses that are published as ready although no pod has them
-	manager               string   // of EndpointSlices with an endpoint that is not ready
-	pods                  []*pod
-	unpublished           []*pod // that are ready
-	missingPorts          []v1alpha1.ServicePort
-}
-
-// endpoint holds an endpoint that an EndpointSlice publishes.
-type endpoint struct {
-	*discoveryv1.Endpoint
-
-	slice *discoveryv1.EndpointSlice
-	stale bool // no pod has the address any more
+	on           []*corev1.Node // the node, or those of the group
+	rival        string         // the node that has the name that this one wants, "" for none
+	service      Finding        // what is wrong with the Service, or with the first of both in mode Hostnames
+	stale        []string       // addresses that are published as ready although no pod has them
+	manager      string         // of EndpointSlices with an endpoint that is not ready
+	pods         []*pod
+	unpublished  []*pod // that are ready
+	missingPorts []v1alpha1.ServicePort
 }
 
 func newFacts(in Input) *facts {
 	ls := in.LocalService
-	f := &facts{Input: in, ready: ptr.Deref(meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionReady),
-		metav1.Condition{}), services: map[string]*corev1.Service{}, endpoints: map[string][]endpoint{}}
+	f := &facts{Input: in, services: map[string]*corev1.Service{}, tolerated: map[string]bool{},
+		ready: ptr.Deref(meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionReady), metav1.Condition{})}
 	if ls.Spec.Mode == v1alpha1.ModeHostnames {
 		f.purpose = plan.Published
 	}
-	f.Services = slices.DeleteFunc(slices.Clone(in.Services), func(s *corev1.Service) bool {
-		return !strings.HasPrefix(s.Name, ls.Name) // Others may have taken a name.
+	f.Services = only(in.Services, func(s *corev1.Service) bool {
+		return strings.HasPrefix(s.Name, ls.Name) // Others may have taken a name.
 	})
-	f.EndpointSlices = slices.DeleteFunc(slices.Clone(in.EndpointSlices), func(s *discoveryv1.EndpointSlice) bool {
-		return !strings.HasPrefix(s.Labels[discoveryv1.LabelServiceName], ls.Name)
+	f.EndpointSlices = only(in.EndpointSlices, func(s *discoveryv1.EndpointSlice) bool {
+		return strings.HasPrefix(s.Labels[discoveryv1.LabelServiceName], ls.Name)
 	})
+	f.Pods = only(in.Pods, func(p *corev1.Pod) bool { return plan.SelectsPod(ls, labels.Set(p.Labels)) })
 	for _, s := range f.Services {
 		f.services[s.Name] = s
 	}
 	f.nodeLabelKey = nodeLabelKey(ls, f.Services)
-	if isWritten := ls.Status.ObservedGeneration >= ls.Generation && f.ready.Status == metav1.ConditionFalse; isWritten &&
+	if ls.Status.ObservedGeneration >= ls.Generation && f.ready.Status == metav1.ConditionFalse &&
 		slices.Contains(unwritten, f.ready.Reason) {
 		f.refusal = f.ready.Message
 	}
@@ -117,15 +113,20 @@ func newFacts(in Input) *facts {
 	f.rivals = plan.Rivals(ls, slices.Collect(maps.Keys(f.nodes)))
 	addPods(f)
 	if f.purpose == plan.Published {
-		f.hostnames = hostnamesOf(f)
+		addHostnames(f)
 	}
 	addEndpoints(f)
 	f.names = namesOf(f)
 	for _, n := range f.names {
-		addServices(n)
+		addService(n)
 		addPublished(n)
 	}
 	return f
+}
+
+// only returns the items for which something is true.
+func only[T any](items []T, is func(T) bool) []T {
+	return slices.DeleteFunc(slices.Clone(items), func(item T) bool { return !is(item) })
 }
 
 // unwritten lists the reasons of Ready while something is not written yet.

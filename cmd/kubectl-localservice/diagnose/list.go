@@ -1,6 +1,3 @@
-// Package diagnose says, of every name of a LocalService, whether something answers there and, if nothing does, why. It
-// has no client: Nodes is a function from API objects to findings, and changes none of them. It makes facts of the
-// objects (facts.go and the files of its subjects), applies the first rule that fits (rules.go), and words the result.
 package diagnose
 
 import (
@@ -91,8 +88,18 @@ type Finding struct {
 	Act string `json:"act"`
 	// Message has the cause, what it is about, and what to do.
 	Message string `json:"message"`
-	// About names what the cause is about, such as pods, with what differs from one to the other.
-	About []string `json:"-"`
+	// About names what the cause is about, such as the first few pods, with what differs from one to the other.
+	About string `json:"-"`
+	// Waits is true if the controller is to change this.
+	Waits bool `json:"-"`
+}
+
+// CauseAbout returns the cause of a finding, and what it is about.
+func (f *Finding) CauseAbout() string {
+	if f.About == "" {
+		return f.Cause
+	}
+	return f.Cause + " (" + f.About + ")"
 }
 
 // Reason says, in a word for scripts, why nothing answers under a name, or less than should.
@@ -115,12 +122,26 @@ const (
 // Name returns the name within the namespace: that of the Service, or <hostname>.<service>.
 func (n *Node) Name() string { return nameIn(n.Service, n.Hostname) }
 
+// id tells apart the items of a list: a group of nodes may have the name of a node without one.
+func (n *Node) id() string { return nameIn(n.Node, n.Hostname) }
+
 func nameIn(service, hostname string) string {
 	if hostname == "" {
 		return service
 	}
 	return hostname + "." + service
 }
+
+// WithDNS adds to a text what is wrong with the answer of DNS.
+func (n *Node) WithDNS(text string) string {
+	if n.DNS == nil {
+		return text
+	}
+	return joined(text, n.DNS.Message)
+}
+
+// Problems says in words what is wrong with the name and with the answer of DNS; "" if all is well.
+func (n *Node) Problems() string { return n.WithDNS(n.Message) }
 
 // Endpoints counts endpoints. Each pod counts once, even with addresses of two families; a terminating one counts only
 // while it is ready.
@@ -157,28 +178,29 @@ func newNode(node, hostname string) Node {
 		LoadBalancer: []string{}, Pods: []Pod{}, Finding: Finding{State: Healthy}}
 }
 
-// Changes returns the items of a list that differ from those in the list before, which may be nil. Names that are gone
-// come last, as items with the reason NameGone.
-func Changes(before, now *NodeList) []Node {
+// Changes returns the items of a list that differ from those in the list before, which may be nil; with onlyProblems,
+// only those with a problem, and those that had one. Names that are gone come last, as items with the reason NameGone.
+func Changes(before, now *NodeList, onlyProblems bool) []Node {
 	if before == nil {
-		return now.Items
+		before = &NodeList{}
 	}
-	type id struct{ node, hostname string }
-	were := map[id]*Node{}
+	were, changes := map[string]*Node{}, []Node{} // [] in JSON, not null
 	for i := range before.Items {
-		were[id{before.Items[i].Node, before.Items[i].Hostname}] = &before.Items[i]
+		were[before.Items[i].id()] = &before.Items[i]
 	}
-	var changes []Node
 	for i := range now.Items {
 		n := &now.Items[i]
-		was := were[id{n.Node, n.Hostname}]
-		delete(were, id{n.Node, n.Hostname})
+		was := were[n.id()]
+		delete(were, n.id())
+		if onlyProblems && n.Problems() == "" && (was == nil || was.Problems() == "") {
+			continue
+		}
 		if was == nil || !reflect.DeepEqual(was, n) {
 			changes = append(changes, *n)
 		}
 	}
 	for i := range before.Items {
-		if n := before.Items[i]; were[id{n.Node, n.Hostname}] != nil {
+		if n := before.Items[i]; were[n.id()] != nil {
 			gone := newNode(n.Node, n.Hostname)
 			gone.Service, gone.DNSName = n.Service, n.DNSName
 			gone.Finding = Finding{Reason: NameGone, State: Empty, Cause: nameGone, Message: nameGone}

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -129,7 +128,7 @@ func commonPrefix(a, b string) (n int) {
 
 // otherPorts says to which other ports clients connect.
 func otherPorts(f *facts) string {
-	if ports := plan.TranslatedPorts(f.LocalService, portNumbers(f)); ports != "" {
+	if ports := plan.TranslatedPorts(f.LocalService, f.portNumbers); ports != "" {
 		return title(ports) + "."
 	}
 	return ""
@@ -161,19 +160,6 @@ func undeclaredPorts(f *facts) string {
 	}
 	return fmt.Sprintf("No container declares port %s (declared: %s). If nothing listens there, correct targetPort.",
 		first(unknown), first(known))
-}
-
-// namedPorts lists the ports of a pod that have a name.
-func namedPorts(p *corev1.Pod) (named []string) {
-	for i := range p.Spec.Containers {
-		for _, port := range p.Spec.Containers[i].Ports {
-			if port.Name != "" {
-				named = append(named, fmt.Sprintf("%s: %d/%s", port.Name, port.ContainerPort,
-					cmp.Or(port.Protocol, corev1.ProtocolTCP)))
-			}
-		}
-	}
-	return named
 }
 
 // Controller holds what the Lease of the controller shows, the zero value if it could not be read, or if there is none.

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/words"
@@ -22,14 +22,12 @@ type pod struct {
 
 	object *corev1.Pod
 	// cause says why the pod is not ready, and note what else is known of that, such as how often it has restarted.
-	cause, note        string
-	addresses          []string
-	ended, terminating bool
-	// waitsForItself is true if the pod runs, is not ready, and passes its own name to its program: it may wait for a
-	// name that it gets only when it is ready.
-	waitsForItself bool
-	// hasLabel is true if the pod has a node label, and isLabelled if it has that of its node or needs none.
-	hasLabel, isLabelled bool
+	cause, note string
+	addresses   []string
+	// runs is true unless the pod has ended, or is about to.
+	ended, runs bool
+	// isLabelled is true if the pod has the node label of its node, or needs none.
+	isLabelled bool
 }
 
 // The words for what goes through several states, and for what no state names.
@@ -41,18 +39,14 @@ const (
 	ProbeFails = "ProbeFails"
 )
 
-// addPods adds the pods that a LocalService selects, by name.
+// addPods adds the pods of a LocalService.
 func addPods(f *facts) {
 	f.pods, f.strays, f.alive = map[string][]*pod{}, map[string][]*pod{}, sets.Set[string]{}
-	selected := slices.DeleteFunc(slices.Clone(f.Pods), func(p *corev1.Pod) bool {
-		return !plan.SelectsPod(f.LocalService, labels.Set(p.Labels))
-	})
-	slices.SortFunc(selected, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
-	f.Pods = selected
-	for _, object := range selected {
+	slices.SortFunc(f.Pods, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+	for _, object := range f.Pods {
 		p := podOf(object, f)
 		f.pods[object.Spec.NodeName] = append(f.pods[object.Spec.NodeName], p)
-		if !p.isLabelled && !p.ended && !p.terminating {
+		if !p.isLabelled && p.runs {
 			f.strays[p.NodeLabel] = append(f.strays[p.NodeLabel], p)
 		}
 		if !p.ended {
@@ -62,24 +56,22 @@ func addPods(f *facts) {
 }
 
 func podOf(object *corev1.Pod, f *facts) *pod {
-	phase, value := object.Status.Phase, naming.NodeLabelValue(object.Spec.NodeName)
-	p := &pod{Pod: Pod{Name: object.Name, NodeLabel: object.Labels[f.nodeLabelKey]}, object: object,
-		ended:       phase == corev1.PodSucceeded || phase == corev1.PodFailed,
-		terminating: object.DeletionTimestamp != nil}
-	_, p.hasLabel = object.Labels[f.nodeLabelKey]
-	p.isLabelled = object.Spec.NodeName == "" || !plan.LabelsPods(f.LocalService) || p.NodeLabel == value
+	phase, nodeName, label := object.Status.Phase, object.Spec.NodeName, object.Labels[f.nodeLabelKey]
+	p := &pod{Pod: Pod{Name: object.Name, NodeLabel: label}, object: object,
+		ended:      phase == corev1.PodSucceeded || phase == corev1.PodFailed,
+		isLabelled: nodeName == "" || !plan.LabelsPods(f.LocalService) || label == naming.NodeLabelValue(nodeName)}
+	p.runs = !p.ended && object.DeletionTimestamp == nil
 	for _, ip := range object.Status.PodIPs {
 		p.addresses = append(p.addresses, ip.IP)
 	}
 	p.Reason, p.cause, p.note = whyNotReady(object, f.Now, f.Stable)
-	p.waitsForItself = p.Reason == ProbeFails && namesItself(object, f.LocalService.Name)
-	if node := f.nodes[object.Spec.NodeName]; p.Reason != "" && p.cause == "" {
+	if p.Ready = p.Reason == ""; !p.Ready && p.cause == "" {
 		p.cause = "not ready"
-		if node != nil && node.notReady {
-			p.cause, p.note = "its node "+node.name+" is NotReady", since(node.since, f.Now, f.Stable)
+		if node := f.nodes[nodeName]; node != nil && unreadiness(node) != nil {
+			p.cause = "its node " + nodeName + " is NotReady"
+			p.note = since(unreadiness(node).LastTransitionTime, f.Now, f.Stable)
 		}
 	}
-	p.Ready = p.Reason == ""
 	p.Reason, p.Message = own(p.Reason), p.cause
 	if p.note != "" {
 		p.Message += " (" + p.note + ")"
@@ -90,7 +82,11 @@ func podOf(object *corev1.Pod, f *facts) *pod {
 // whyNotReady says why a pod is not ready: in a word that stays the same while the cause does, in words for people, and
 // what else is known. Without a cause, its kubelet does not say why. All are "" if it is ready.
 func whyNotReady(p *corev1.Pod, now time.Time, stable bool) (word, cause, note string) {
-	ready := podCondition(p, corev1.PodReady)
+	conditions := map[corev1.PodConditionType]corev1.PodCondition{}
+	for _, c := range p.Status.Conditions {
+		conditions[c.Type] = c
+	}
+	ready, scheduled := conditions[corev1.PodReady], conditions[corev1.PodScheduled]
 	switch {
 	case p.Status.Phase == corev1.PodSucceeded, p.Status.Phase == corev1.PodFailed:
 		word = cmp.Or(p.Status.Reason, string(p.Status.Phase)) // Evicted
@@ -119,15 +115,15 @@ func whyNotReady(p *corev1.Pod, now time.Time, stable bool) (word, cause, note s
 		}
 	}
 	for i := range p.Status.ContainerStatuses {
-		switch c := &p.Status.ContainerStatuses[i]; {
-		case c.Ready || c.State.Running == nil:
-		case c.Started != nil && !*c.Started:
-			return ProbeFails, in(c) + "its startup probe has not succeeded", sinceItRuns(c, now, stable)
-		default:
-			return ProbeFails, in(c) + "its readiness probe does not succeed", sinceItRuns(c, now, stable)
+		c, probe := &p.Status.ContainerStatuses[i], "its readiness probe does not succeed"
+		if !ptr.Deref(c.Started, true) {
+			probe = "its startup probe has not succeeded"
+		}
+		if !c.Ready && c.State.Running != nil {
+			return ProbeFails, in(c) + probe, sinceItRuns(c, now, stable)
 		}
 	}
-	if scheduled := podCondition(p, corev1.PodScheduled); p.Spec.NodeName == "" {
+	if p.Spec.NodeName == "" {
 		return cmp.Or(scheduled.Reason, "Unscheduled"), "not scheduled: " + cmp.Or(own(scheduled.Message),
 			"no scheduler has decided yet"), ""
 	}
@@ -178,14 +174,10 @@ func crashOf(c *corev1.ContainerStatus, ended *corev1.ContainerStateTerminated) 
 	case ended != nil:
 		cause = strings.TrimSuffix(fmt.Sprintf("exit code %d: %s", ended.ExitCode, own(ended.Message)), ": ")
 	}
-	return word, cause, restarts(c)
-}
-
-func restarts(c *corev1.ContainerStatus) string {
-	if c.RestartCount == 0 {
-		return ""
+	if c.RestartCount > 0 {
+		note = words.Count(int(c.RestartCount), "restart")
 	}
-	return words.Count(int(c.RestartCount), "restart")
+	return word, cause, note
 }
 
 // sinceItRuns says how long a container has run, and how it ended before.
@@ -197,8 +189,8 @@ func sinceItRuns(c *corev1.ContainerStatus, now time.Time, stable bool) string {
 	if last := c.LastTerminationState.Terminated; last != nil {
 		parts = append(parts, fmt.Sprintf("before: exit code %d", last.ExitCode))
 	}
-	if text := restarts(c); text != "" {
-		parts = append(parts, text)
+	if c.RestartCount > 0 {
+		parts = append(parts, words.Count(int(c.RestartCount), "restart"))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -209,25 +201,19 @@ func elide(text string, p *corev1.Pod) string {
 	return strings.NewReplacer(name, "…", cmp.Or(string(p.UID), name), "…").Replace(text)
 }
 
-// podCondition returns a condition of a pod, the zero value if it is not there.
-func podCondition(p *corev1.Pod, conditionType corev1.PodConditionType) corev1.PodCondition {
-	for _, c := range p.Status.Conditions {
-		if c.Type == conditionType {
-			return c
-		}
-	}
-	return corev1.PodCondition{}
-}
-
 // namesItself reports whether a container of a pod has a name of its LocalService made from a variable, as
 // demo-$(NODE) or $(NODE).demo.
 func namesItself(p *corev1.Pod, localService string) bool {
-	isOwn := func(text string) bool {
+	var texts []string
+	for i := range p.Spec.Containers {
+		c := &p.Spec.Containers[i]
+		texts = slices.Concat(texts, c.Command, c.Args)
+		for _, e := range c.Env {
+			texts = append(texts, e.Value)
+		}
+	}
+	return slices.ContainsFunc(texts, func(text string) bool {
 		return strings.Contains(text, localService+"-$") || strings.Contains(text, ")."+localService) ||
 			strings.Contains(text, "}."+localService)
-	}
-	return slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool {
-		return slices.ContainsFunc(slices.Concat(c.Command, c.Args), isOwn) ||
-			slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return isOwn(e.Value) })
 	})
 }

@@ -1,15 +1,15 @@
 package diagnose
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/localservice-dev/local-service-controller/internal/plan"
-	"github.com/localservice-dev/local-service-controller/internal/words"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
@@ -55,97 +55,98 @@ const nameGone = "gone: the LocalService does not give this name any more"
 
 // rule describes one thing that may be wrong with a name. It sees facts and changes nothing.
 type rule struct {
-	reason Reason
-	// state is that of the name while nothing answers.
-	state   State
+	reason  Reason
 	applies func(*name) bool
-	// cause says what is wrong, in words that names with the same problem share; about names what it is about, such as
-	// pods; act says what to do.
-	cause func(*name) string
-	about func(*name) []string
-	act   func(*name) string
+	// find says what is wrong. The cause is in words that names with the same problem share. Without a state, the name
+	// is Down.
+	find func(*name) Finding
 	// status are the reasons of the condition Ready that are about the same: the page has one line for both.
 	status []string
-	// waits is true if the controller is to change this, unless its status says why it does not.
-	waits bool
 }
 
 // rules lists what may be wrong with a name, the most specific first. A name has the first rule that applies.
 var rules = []rule{
-	{reason: NameConflict, state: Down, applies: func(n *name) bool { return n.rival != "" },
-		cause:  func(n *name) string { return "the name is that of node " + own(n.rival) },
-		act:    always("select only one of the two nodes"),
-		status: []string{v1alpha1.ReasonNameTaken}},
-	{reason: NodeWithoutName, state: Empty, applies: func(n *name) bool { return n.serviceName == "" },
-		cause: whyNoName, status: []string{v1alpha1.ReasonNoNodesSelected}},
-	{reason: NameConflict, state: Down, applies: serviceIs(taken), cause: whyTaken, about: theService, act: howToFree,
-		status: []string{v1alpha1.ReasonNameTaken}},
-	{reason: ServiceMissing, state: Down, applies: serviceIs(missing),
-		cause:  func(n *name) string { return untilWritten(n, ifTwo("no Service", "%s is missing", n)) },
-		status: unwritten, waits: true},
-	{reason: ServiceOutdated, state: Down, applies: serviceIs(earlier), cause: func(n *name) string {
-		return ifTwo("the Service", "%s", n) + " is one of an earlier LocalService " + n.LocalService.Name +
-			", and is deleted with that"
-	}, status: unwritten},
-	{reason: ServiceOutdated, state: Down, applies: serviceIs(terminating),
-		cause: func(n *name) string { return ifTwo("the Service", "%s", n) + " is being deleted" }, status: unwritten},
-	{reason: ServiceOutdated, state: Down, applies: serviceIs(differs), cause: whyOutdated, about: inServicesSelector,
-		status: unwritten, waits: true},
-	{reason: EndpointsOutdated, state: Down,
-		applies: func(n *name) bool { return n.hostnames != nil && !n.hostnames.isPublished },
-		cause:   always(manager + " has not published the pods in EndpointSlices yet"),
-		status:  []string{v1alpha1.ReasonNoEndpointSlices}},
-	{reason: EndpointsOutdated, state: Down,
-		applies: func(n *name) bool { return n.hostnames != nil && n.hostnames.outdated.Has(n.hostname) },
-		cause:   whyCopyOutdated, about: func(n *name) []string { return n.stale }, status: unwritten, waits: true},
-	{reason: PodsMislabelled, state: Down, applies: func(n *name) bool { return len(strays(n)) > 0 },
-		cause: func(n *name) string { return "pods on another node have the label " + labelOf(n) },
-		about: func(n *name) []string {
-			return each(strays(n), func(p *pod) string { return p.Name + " on " + p.object.Spec.NodeName })
-		}, act: always(seeOwner), waits: true},
-	{reason: PodsMislabelled, state: Down, applies: func(n *name) bool { return len(mislabelled(n)) > 0 },
-		cause: func(n *name) string { return "the label " + n.nodeLabelKey + " of pods is not their node" },
-		about: func(n *name) []string {
-			return each(mislabelled(n), func(p *pod) string { return p.Name + ": " + p.NodeLabel })
-		}, act: always(seeOwner), waits: true},
-	{reason: PodsMislabelled, state: Down, applies: func(n *name) bool { return len(unlabelled(n)) > 0 },
-		cause: func(n *name) string { return "pods have no label " + n.nodeLabelKey },
-		about: func(n *name) []string { return each(unlabelled(n), podName) }, act: seeEvents, waits: true},
-	{reason: EndpointsOutdated, state: Down, applies: func(n *name) bool { return len(n.stale) > 0 },
-		cause: always("the name leads to addresses that no pod has any more; " + manager + " has not removed them yet"),
-		about: func(n *name) []string { return n.stale }},
-	{reason: NodeNotReady, state: Down, applies: func(n *name) bool {
-		return n.state.notReady && (n.published.Ready == 0 || len(unready(n)) > 0)
-	}, cause: func(n *name) string { return theNode(n, "is", "are") + " NotReady" }, about: sinceNotReady},
-	{reason: PodsNotReady, state: Down, applies: func(n *name) bool { return len(unready(n)) > 0 },
-		cause: func(n *name) string { return unready(n)[0].cause }, about: aboutUnready, act: howToStart},
-	{reason: EndpointsOutdated, state: Down, applies: func(n *name) bool { return len(n.unpublished) > 0 },
-		cause: always("pods are ready, but not in the EndpointSlices; " + manager + " has not added them yet"),
-		about: func(n *name) []string { return each(n.unpublished, podName) }},
-	{reason: EndpointsOutdated, state: Down, applies: func(n *name) bool { return n.published.Ready < n.published.Total },
-		cause: func(n *name) string {
-			return fmt.Sprintf("%d of %d endpoints are ready, the others are of no pod here; their EndpointSlice is "+
-				"managed by %s", n.published.Ready, n.published.Total, own(n.manager))
-		}},
-	{reason: PortsMissing, state: Down, applies: func(n *name) bool { return len(n.missingPorts) > 0 },
-		cause: whyNoPort, about: declaredPorts},
-	{reason: "", state: Healthy, applies: func(n *name) bool { return n.published.Ready > 0 }},
-	{reason: PodsEnded, state: Down, applies: func(n *name) bool { return len(terminatingPods(n)) > 0 },
-		cause: always("only terminating pods"),
-		about: func(n *name) []string { return each(terminatingPods(n), podName) }},
-	{reason: PodsEnded, state: Empty, applies: func(n *name) bool { return len(n.pods) > 0 },
-		cause: always("only ended pods"),
-		about: func(n *name) []string {
-			return each(n.pods, func(p *pod) string { return p.Name + ": " + p.Reason })
-		}},
-	{reason: NodeUnschedulable, state: Empty, applies: func(n *name) bool { return n.state.cordoned },
-		cause: func(n *name) string { return noPod(n) + "; " + theNode(n, "is", "are") + " cordoned" }, about: pending},
-	{reason: NodeUnschedulable, state: Empty, applies: func(n *name) bool { return len(n.state.taints) > 0 },
-		cause: func(n *name) string {
-			return noPod(n) + "; its pods do not tolerate the taint " + n.state.taints[0].ToString() + " of " +
-				theNode(n, "", "")
-		}, about: pending},
-	{reason: NoPods, state: Empty, applies: func(*name) bool { return true }, cause: whyNoPod, about: pending},
+	{NameConflict, func(n *name) bool { return n.rival != "" }, func(n *name) Finding {
+		return Finding{Cause: "the name is that of node " + own(n.rival), Act: "select only one of the two nodes"}
+	}, nameTaken},
+	{NodeWithoutName, func(n *name) bool { return n.Service == "" }, whyNoName,
+		[]string{v1alpha1.ReasonNoNodesSelected}},
+	{NameConflict, serviceIs(NameConflict), theService, nameTaken},
+	{ServiceMissing, serviceIs(ServiceMissing), theService, unwritten},
+	{ServiceOutdated, serviceIs(ServiceOutdated), theService, unwritten},
+	{EndpointsOutdated, func(n *name) bool { return n.hostnames != nil && !n.isPublished }, func(*name) Finding {
+		return Finding{Cause: manager + " has not published the pods in EndpointSlices yet"}
+	}, []string{v1alpha1.ReasonNoEndpointSlices}},
+	{EndpointsOutdated, func(n *name) bool { return n.outdated.Has(n.Hostname) }, whyCopyOutdated, unwritten},
+	{PodsMislabelled, some(strays), func(n *name) Finding {
+		return Finding{Cause: "pods on another node have the label " + n.nodeLabelKey + "=" +
+			naming.NodeLabelValue(n.Node.Node), Act: seeOwner, Waits: true,
+			About: each(strays(n), func(p *pod) string { return p.Name + " on " + p.object.Spec.NodeName })}
+	}, nil},
+	{PodsMislabelled, some(mislabelled), func(n *name) Finding {
+		return Finding{Cause: "the label " + n.nodeLabelKey + " of pods is not their node", Act: seeOwner, Waits: true,
+			About: each(mislabelled(n), func(p *pod) string { return p.Name + ": " + p.NodeLabel })}
+	}, nil},
+	{PodsMislabelled, some(unlabelled), func(n *name) Finding {
+		found := Finding{Cause: "pods have no label " + n.nodeLabelKey, About: each(unlabelled(n), podName), Waits: true}
+		if !n.Controller.Stopped {
+			found.Act = "the pods' events say whether it was refused"
+		}
+		return found
+	}, nil},
+	{EndpointsOutdated, func(n *name) bool { return len(n.stale) > 0 }, func(n *name) Finding {
+		return Finding{Cause: "the name leads to addresses that no pod has any more; " + manager +
+			" has not removed them yet", About: first(n.stale)}
+	}, nil},
+	{NodeNotReady, func(n *name) bool {
+		isNotReady := func(node *corev1.Node) bool { return unreadiness(node) != nil }
+		return are(n, isNotReady) && (n.Endpoints.Ready == 0 || len(unready(n)) > 0)
+	}, func(n *name) Finding {
+		return Finding{Cause: theNode(n, "is", "are") + " NotReady", About: sinceNotReady(n)}
+	}, nil},
+	{PodsNotReady, some(unready), whyUnready, nil},
+	{EndpointsOutdated, func(n *name) bool { return len(n.unpublished) > 0 }, func(n *name) Finding {
+		return Finding{Cause: "pods are ready, but not in the EndpointSlices; " + manager + " has not added them yet",
+			About: each(n.unpublished, podName)}
+	}, nil},
+	{EndpointsOutdated, func(n *name) bool { return n.Endpoints.Ready < n.Endpoints.Total }, func(n *name) Finding {
+		return Finding{Cause: fmt.Sprintf("%d of %d endpoints are ready, the others are of no pod here; their "+
+			"EndpointSlice is managed by %s", n.Endpoints.Ready, n.Endpoints.Total, own(n.manager))}
+	}, nil},
+	{PortsMissing, func(n *name) bool { return len(n.missingPorts) > 0 }, whyNoPort, nil},
+	{"", func(n *name) bool { return n.Endpoints.Ready > 0 }, func(*name) Finding {
+		return Finding{State: Healthy}
+	}, nil},
+	{PodsEnded, some(terminating), func(n *name) Finding {
+		return Finding{Cause: "only terminating pods", About: each(terminating(n), podName)}
+	}, nil},
+	{PodsEnded, func(n *name) bool { return len(n.pods) > 0 }, func(n *name) Finding {
+		return Finding{State: Empty, Cause: "only ended pods",
+			About: each(n.pods, func(p *pod) string { return p.Name + ": " + p.Reason })}
+	}, nil},
+	{NodeUnschedulable, func(n *name) bool {
+		return are(n, func(node *corev1.Node) bool { return node.Spec.Unschedulable })
+	}, func(n *name) Finding { return noPod(n, theNode(n, "is", "are")+" cordoned") }, nil},
+	{NodeUnschedulable, func(n *name) bool {
+		return are(n, func(node *corev1.Node) bool { return n.keepsOff(node) != "" })
+	}, func(n *name) Finding {
+		return noPod(n, "its pods do not tolerate the taint "+n.keepsOff(n.on[0])+" of "+theNode(n, "", ""))
+	}, nil},
+	{NoPods, func(*name) bool { return true }, func(n *name) Finding {
+		for _, waiting := range n.facts.pods[""] {
+			return noPod(n, waiting.cause)
+		}
+		return noPod(n, "")
+	}, nil},
+}
+
+// findingOf returns the first rule that applies to a name, and what that finds. The last one always does.
+func findingOf(n *name) (*rule, Finding) {
+	r := &rules[slices.IndexFunc(rules, func(r rule) bool { return r.applies(n) })]
+	f := r.find(n)
+	f.Reason, f.State = r.reason, cmp.Or(f.State, Down)
+	f.Message = joined(f.CauseAbout(), f.Act)
+	return r, f
 }
 
 // manager writes what Kubernetes publishes.
@@ -154,45 +155,43 @@ const manager = "kube-controller-manager"
 const seeOwner = "the controller corrects it, unless the pods' owner selects them by it: then give that another " +
 	"selector (the pods' events say which)"
 
-func always(text string) func(*name) string { return func(*name) string { return text } }
+var nameTaken = []string{v1alpha1.ReasonNameTaken}
 
 func podName(p *pod) string { return p.Name }
 
-// each describes pods.
-func each(pods []*pod, describe func(*pod) string) (texts []string) {
+// each describes the first few pods.
+func each(pods []*pod, describe func(*pod) string) string {
+	var texts []string
 	for _, p := range pods {
 		texts = append(texts, describe(p))
 	}
-	return texts
+	return first(texts)
 }
 
-// podsThat returns the pods of a name for which something is true.
-func podsThat(pods []*pod, is func(*pod) bool) []*pod {
-	return slices.DeleteFunc(slices.Clone(pods), func(p *pod) bool { return !is(p) })
+func some(pods func(*name) []*pod) func(*name) bool {
+	return func(n *name) bool { return len(pods(n)) > 0 }
 }
 
-func runs(p *pod) bool { return !p.ended && !p.terminating }
-
-func terminatingPods(n *name) []*pod {
-	return podsThat(n.pods, func(p *pod) bool { return p.terminating && !p.ended })
+func terminating(n *name) []*pod {
+	return only(n.pods, func(p *pod) bool { return !p.runs && !p.ended })
 }
 
 func unready(n *name) []*pod {
-	return podsThat(n.pods, func(p *pod) bool { return runs(p) && !p.Ready })
+	return only(n.pods, func(p *pod) bool { return p.runs && !p.Ready })
 }
 
 func mislabelled(n *name) []*pod {
-	return podsThat(n.pods, func(p *pod) bool { return runs(p) && !p.isLabelled && p.hasLabel })
+	return only(n.pods, func(p *pod) bool { return p.runs && !p.isLabelled && hasLabel(n, p) })
 }
 
 func unlabelled(n *name) []*pod {
-	return podsThat(n.pods, func(p *pod) bool { return runs(p) && !p.isLabelled && !p.hasLabel })
+	return only(n.pods, func(p *pod) bool { return p.runs && !p.isLabelled && !hasLabel(n, p) })
 }
 
-// strays returns the pods on other nodes that have the label of this one.
-func strays(n *name) []*pod { return n.facts.strays[naming.NodeLabelValue(n.node)] }
+func hasLabel(n *name, p *pod) bool { return labels.Set(p.object.Labels).Has(n.nodeLabelKey) }
 
-func labelOf(n *name) string { return n.nodeLabelKey + "=" + naming.NodeLabelValue(n.node) }
+// strays returns the pods on other nodes that have the label of this one.
+func strays(n *name) []*pod { return n.facts.strays[naming.NodeLabelValue(n.Node.Node)] }
 
 // theNode names the node, or the nodes of a group, with a verb.
 func theNode(n *name, is, are string) string {
@@ -202,128 +201,66 @@ func theNode(n *name, is, are string) string {
 	return strings.TrimSpace("the node " + is)
 }
 
-func serviceIs(problem serviceProblem) func(*name) bool {
-	return func(n *name) bool { return n.service.problem == problem }
+func serviceIs(reason Reason) func(*name) bool {
+	return func(n *name) bool { return n.service.Reason == reason }
 }
 
-// purposes say what the Services of mode Hostnames are for.
-var purposes = map[plan.Purpose]string{plan.Published: "publishes the names", plan.Source: "finds the pods"}
+func theService(n *name) Finding { return n.service }
 
-// ifTwo says something of the Service of a name. In mode Hostnames, it says of which of the two.
-func ifTwo(one, two string, n *name) string {
-	if n.service.purpose == plan.ForNode {
-		return one
-	}
-	return fmt.Sprintf(two, fmt.Sprintf("Service %s, which %s,", n.service.name, purposes[n.service.purpose]))
-}
-
-// untilWritten adds to a problem why the controller has not written what it needs: its status says so, or it has not
-// acted yet.
-func untilWritten(n *name, problem string) string {
-	switch {
-	case n.LocalService.DeletionTimestamp != nil:
-		return problem + "; the LocalService is being deleted"
-	case n.refusal != "":
-		return problem + "; " + words.Printable(n.refusal)
-	}
-	return problem + "; the controller has not written it yet"
-}
-
-func whyNoName(n *name) string {
+func whyNoName(n *name) Finding {
 	groupBy := n.LocalService.Spec.GroupBy
-	if known := n.nodes[n.node]; known != nil && known.labels.Has(groupBy) {
-		return "the label " + groupBy + " (spec.groupBy) of the node is empty, and its value would be the name"
+	if labels.Set(n.on[0].Labels).Has(groupBy) {
+		return Finding{State: Empty, Cause: "the label " + groupBy + " (spec.groupBy) of the node is empty, and its " +
+			"value would be the name"}
 	}
-	return "the node has no label " + groupBy + " (spec.groupBy), and so no name"
+	return Finding{State: Empty, Cause: "the node has no label " + groupBy + " (spec.groupBy), and so no name"}
 }
 
-func whyTaken(n *name) string {
-	name := ifTwo("the name", "the name of %s", n)
-	if n.service.controller == (plan.Controller{}) {
-		return name + " is taken by a Service without an owner"
-	}
-	return name + " is taken by a Service of " + own(n.service.controller.Description())
-}
-
-func theService(n *name) []string { return []string{n.service.name} }
-
-func howToFree(n *name) string {
-	if n.service.controller == (plan.Controller{}) {
-		return "if nothing uses it, delete it; if the app needs it, create this LocalService under another name"
-	}
-	return "create this LocalService under another name: deleting the Service does not help, as its owner would " +
-		"create it again"
-}
-
-func whyOutdated(n *name) string {
-	service := ifTwo("the Service", "%s", n)
-	switch n.service.field {
-	case "owner":
-		return untilWritten(n, service+" has lost its owner")
-	case "selector":
-		return untilWritten(n, service+" has another selector than the LocalService says")
-	}
-	return untilWritten(n, fmt.Sprintf("%s has the %s %q instead of %q", service, n.service.field, own(n.service.have),
-		n.service.want))
-}
-
-// inServicesSelector says what a selector is, and what it should be.
-func inServicesSelector(n *name) []string {
-	if n.service.field != "selector" {
-		return nil
-	}
-	return []string{fmt.Sprintf("%q instead of %q", own(n.service.have), n.service.want)}
-}
-
-func whyCopyOutdated(n *name) string {
+func whyCopyOutdated(n *name) Finding {
+	problem := "the name is not published"
 	switch {
 	case len(n.stale) > 0:
-		return untilWritten(n, "the name leads to addresses where no pod is ready any more")
-	case n.published.Total > 0:
-		return untilWritten(n, "the endpoints of the name are out of date")
+		problem = "the name leads to addresses where no pod is ready any more"
+	case n.Endpoints.Total > 0:
+		problem = "the endpoints of the name are out of date"
 	}
-	return untilWritten(n, "the name is not published")
+	f := untilWritten(n.facts, EndpointsOutdated, problem)
+	f.About = first(n.stale)
+	return f
 }
 
-func seeEvents(n *name) string {
-	if n.Controller.Stopped {
-		return ""
-	}
-	return "the pods' events say whether it was refused"
-}
-
-func sinceNotReady(n *name) []string {
-	if text := since(n.state.since, n.Now, n.Stable); text != "" {
-		return []string{text}
-	}
-	return nil
-}
-
-// aboutUnready names the pods with the cause of the first one, and then the others with theirs.
-func aboutUnready(n *name) (same []string) {
-	var others []string
-	for _, p := range unready(n) {
-		switch text := strings.TrimSuffix(p.Name+": "+p.note, ": "); {
-		case p.cause == unready(n)[0].cause:
-			same = append(same, text)
-		default:
-			others = append(others, p.Name+": "+p.cause)
+func sinceNotReady(n *name) string {
+	var latest metav1.Time
+	for _, node := range n.on {
+		if began := unreadiness(node).LastTransitionTime; latest.Before(&began) {
+			latest = began
 		}
 	}
-	return append(same, others...)
+	return since(latest, n.Now, n.Stable)
 }
 
-func howToStart(n *name) string {
-	waits := func(p *pod) bool { return p.waitsForItself }
-	if n.published.Ready == 0 && !n.LocalService.Spec.PublishNotReadyAddresses &&
-		slices.ContainsFunc(unready(n), waits) {
-		return "if it waits for its own name, which it gets only when it is ready, set publishNotReadyAddresses: " +
-			"true in the LocalService"
+// whyUnready says why the first pod is not ready. It names the pods with that cause, and then the others with theirs.
+func whyUnready(n *name) Finding {
+	pods, others := unready(n), []string(nil)
+	var same []string
+	f := Finding{Cause: pods[0].cause}
+	for _, p := range pods {
+		if p.cause == f.Cause {
+			same = append(same, strings.TrimSuffix(p.Name+": "+p.note, ": "))
+		} else {
+			others = append(others, p.Name+": "+p.cause)
+		}
+		if p.Reason == ProbeFails && namesItself(p.object, n.LocalService.Name) && n.Endpoints.Ready == 0 &&
+			!n.LocalService.Spec.PublishNotReadyAddresses {
+			f.Act = "if it waits for its own name, which it gets only when it is ready, set " +
+				"publishNotReadyAddresses: true in the LocalService"
+		}
 	}
-	return ""
+	f.About = first(append(same, others...))
+	return f
 }
 
-func whyNoPort(n *name) string {
+func whyNoPort(n *name) Finding {
 	var targets, ports []string
 	for i := range n.missingPorts {
 		port := &n.missingPorts[i]
@@ -333,37 +270,36 @@ func whyNoPort(n *name) string {
 		}
 		targets, ports = append(targets, target), append(ports, fmt.Sprint(port.Port))
 	}
-	return fmt.Sprintf("no container has a port named %s: nothing listens behind port %s", strings.Join(targets, ", "),
-		strings.Join(ports, ", "))
-}
-
-// declaredPorts says which ports the first ready pod names.
-func declaredPorts(n *name) []string {
-	for _, p := range n.pods {
-		if named := namedPorts(p.object); p.Ready && len(named) > 0 {
-			return []string{p.Name + " has " + first(named)}
-		} else if p.Ready {
-			return []string{p.Name + " names no port"}
+	f := Finding{Cause: fmt.Sprintf("no container has a port named %s: nothing listens behind port %s",
+		strings.Join(targets, ", "), strings.Join(ports, ", "))}
+	for _, p := range only(n.pods, func(p *pod) bool { return p.Ready }) {
+		var named []string
+		for i := range p.object.Spec.Containers {
+			for _, port := range p.object.Spec.Containers[i].Ports {
+				if port.Name != "" {
+					named = append(named, fmt.Sprintf("%s: %d/%s", port.Name, port.ContainerPort,
+						cmp.Or(port.Protocol, corev1.ProtocolTCP)))
+				}
+			}
 		}
+		if len(named) == 0 {
+			f.About = p.Name + " names no port"
+		} else {
+			f.About = p.Name + " has " + first(named)
+		}
+		break
 	}
-	return nil
+	return f
 }
 
-func noPod(n *name) string {
-	return fmt.Sprintf("no pod with %s here", labels.FormatLabels(n.LocalService.Spec.Selector))
-}
-
-// pending counts the pods that no node has yet.
-func pending(n *name) []string {
+// noPod says why no pod is on the node, and counts those that no node has yet.
+func noPod(n *name, why string) Finding {
+	f := Finding{State: Empty, Cause: fmt.Sprintf("no pod with %s here", labels.FormatLabels(n.LocalService.Spec.Selector))}
+	if why != "" {
+		f.Cause += "; " + why
+	}
 	if waiting := len(n.facts.pods[""]); waiting > 0 {
-		return []string{fmt.Sprintf("%d not scheduled yet", waiting)}
+		f.About = fmt.Sprintf("%d not scheduled yet", waiting)
 	}
-	return nil
-}
-
-func whyNoPod(n *name) string {
-	if waiting := n.facts.pods[""]; len(waiting) > 0 {
-		return noPod(n) + "; " + waiting[0].cause
-	}
-	return noPod(n)
+	return f
 }

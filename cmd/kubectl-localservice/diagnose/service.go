@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -10,79 +11,92 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/words"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
-// service holds the facts about a Service that a name needs.
-type service struct {
-	name       string
-	purpose    plan.Purpose
-	problem    serviceProblem
-	controller plan.Controller // of a Service that is somebody else's
-	// field is the one that differs from what the LocalService says.
-	field, have, want string
-}
-
-// serviceProblem says what is wrong with a Service, "" if nothing is.
-type serviceProblem string
-
-const (
-	missing     serviceProblem = "missing"
-	taken       serviceProblem = "taken"
-	earlier     serviceProblem = "earlier" // It is one of an earlier LocalService of that name.
-	terminating serviceProblem = "terminating"
-	differs     serviceProblem = "differs"
-)
-
-// addServices adds to a name the Service that it needs, or in mode Hostnames the first of both that has a problem.
-func addServices(n *name) {
-	if n.serviceName == "" {
+// addService adds to a name what is wrong with the Service that it needs, or in mode Hostnames with the first of both,
+// and how it is reached.
+func addService(n *name) {
+	if n.Service == "" {
 		return
 	}
-	n.service = serviceOf(n.facts, n.purpose, n.node)
-	n.hasService = n.service.problem != missing && n.service.problem != taken
-	if n.hostnames != nil && n.service.problem == "" {
-		n.service = serviceOf(n.facts, plan.Source, "")
+	n.DNSName = n.Name() + "." + n.LocalService.Namespace + ".svc." + n.ClusterDomain
+	n.service = compareService(n.facts, n.purpose, n.Node.Node)
+	n.HasService = n.service.Reason != ServiceMissing && n.service.Reason != NameConflict
+	if n.hostnames != nil && n.service.Reason == "" {
+		n.service = compareService(n.facts, plan.Source, "")
 	}
 }
 
-// serviceOf compares a Service with what the LocalService says. The node counts only if the purpose is plan.ForNode.
-func serviceOf(f *facts, purpose plan.Purpose, node string) service {
-	ls := f.LocalService
-	s := service{name: plan.ServiceName(ls.Name, purpose, node), purpose: purpose}
-	object := f.services[s.name]
-	if object == nil {
-		s.problem = missing
-		return s
-	}
-	var selector labels.Set
+// compareService says how a Service differs from what the LocalService says. The node counts only if the purpose is
+// plan.ForNode.
+func compareService(f *facts, purpose plan.Purpose, node string) Finding {
+	ls, selector := f.LocalService, labels.Set{}
+	name := plan.ServiceName(ls.Name, purpose, node)
+	missing, service, theName := "no Service", "the Service", "the name"
 	switch purpose {
 	case plan.ForNode:
 		selector = labels.Merge(ls.Spec.Selector, labels.Set{f.nodeLabelKey: naming.NodeLabelValue(node)})
 	case plan.Source:
-		selector = ls.Spec.Selector
+		selector, service = ls.Spec.Selector, fmt.Sprintf("Service %s, which finds the pods,", name)
+	case plan.Published:
+		service = fmt.Sprintf("Service %s, which publishes the names,", name)
+	}
+	if purpose != plan.ForNode {
+		missing, theName = service+" is missing", "the name of "+service
+	}
+	object := f.services[name]
+	if object == nil {
+		return untilWritten(f, ServiceMissing, missing)
+	}
+	differs := func(field, have, want string) Finding {
+		return untilWritten(f, ServiceOutdated, fmt.Sprintf("%s has the %s %q instead of %q", service, field, own(have),
+			want))
 	}
 	groupBy := object.Annotations[v1alpha1.GroupByAnnotationKey]
 	switch holder := plan.HolderOf(ls, purpose, node, f.nodeLabelKey, plan.FromAPI(object, f.nodeLabelKey)); {
 	case holder == plan.Predecessor:
-		s.problem = earlier
+		return Finding{Reason: ServiceOutdated, Cause: service + " is one of an earlier LocalService " + ls.Name +
+			", and is deleted with that"}
 	case holder == plan.Foreign:
-		s.problem, s.controller = taken, plan.ControllerOf(object)
+		taken := Finding{Reason: NameConflict, About: name, Cause: theName + " is taken by a Service without an owner",
+			Act: "if nothing uses it, delete it; if the app needs it, create this LocalService under another name"}
+		if owner := plan.ControllerOf(object); owner != (plan.Controller{}) {
+			taken.Cause = theName + " is taken by a Service of " + own(owner.Description())
+			taken.Act = "create this LocalService under another name: deleting the Service does not help, as its " +
+				"owner would create it again"
+		}
+		return taken
 	case object.DeletionTimestamp != nil:
-		s.problem = terminating
+		return Finding{Reason: ServiceOutdated, Cause: service + " is being deleted"}
 	case holder == plan.Orphan:
-		s.problem, s.field, s.want = differs, "owner", v1alpha1.Kind+" "+ls.Name
+		return untilWritten(f, ServiceOutdated, service+" has lost its owner")
 	case object.Labels[v1alpha1.OwnerLabelKey] != ls.Name:
-		s.problem, s.field = differs, "label "+v1alpha1.OwnerLabelKey
-		s.have, s.want = object.Labels[v1alpha1.OwnerLabelKey], ls.Name
+		return differs("label "+v1alpha1.OwnerLabelKey, object.Labels[v1alpha1.OwnerLabelKey], ls.Name)
 	case !labels.Equals(object.Spec.Selector, selector):
-		s.problem, s.field = differs, "selector"
-		s.have, s.want = labels.FormatLabels(object.Spec.Selector), labels.FormatLabels(selector)
+		other := untilWritten(f, ServiceOutdated, service+" has another selector than the LocalService says")
+		other.About = fmt.Sprintf("%q instead of %q", own(labels.FormatLabels(object.Spec.Selector)),
+			labels.FormatLabels(selector))
+		return other
 	case purpose == plan.Published && groupBy != ls.Spec.GroupBy:
-		s.problem, s.field, s.have, s.want = differs, "groupBy", groupBy, ls.Spec.GroupBy
+		return differs("groupBy", groupBy, ls.Spec.GroupBy)
 	}
-	return s
+	return Finding{}
+}
+
+// untilWritten says of a problem why the controller has not written what it needs: its status says so, or it has not
+// acted yet.
+func untilWritten(f *facts, reason Reason, problem string) Finding {
+	why := "the controller has not written it yet"
+	switch {
+	case f.LocalService.DeletionTimestamp != nil:
+		why = "the LocalService is being deleted"
+	case f.refusal != "":
+		why = words.Printable(f.refusal)
+	}
+	return Finding{Reason: reason, Cause: problem + "; " + why, Waits: true}
 }
 
 // nodeLabelKey returns the key of the node label that the controller uses, from the selector of a Service of the
@@ -113,7 +127,7 @@ func selectsOthers(f *facts, service *corev1.Service) bool {
 	return !maps.Equal(selector, own)
 }
 
-// addReach adds to a node how its name is reached, according to its Service. Addresses must be known already.
+// addReach adds how a name is reached, according to its Service. Addresses must be known already.
 func addReach(n *Node, service *corev1.Service) {
 	n.DNSAddresses = append(n.DNSAddresses, service.Spec.ClusterIPs...)
 	if service.Spec.ClusterIP == corev1.ClusterIPNone {

@@ -42,29 +42,10 @@ func since(t metav1.Time, now time.Time, stable bool) string {
 	return "for " + duration.HumanDuration(max(now.Sub(t.Time), 0))
 }
 
-// CauseAbout returns the cause of a finding, with the first few items that it is about.
-func (f *Finding) CauseAbout() string {
-	if len(f.About) == 0 {
-		return f.Cause
-	}
-	return f.Cause + " (" + first(f.About) + ")"
-}
-
 // joined makes one text of those that are not empty.
 func joined(texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return text == "" }), "; ")
 }
-
-// WithDNS adds to a text what is wrong with the answer of DNS.
-func (n *Node) WithDNS(text string) string {
-	if n.DNS == nil {
-		return text
-	}
-	return joined(text, n.DNS.Message)
-}
-
-// Problems says in words what is wrong with the name and with the answer of DNS; "" if all is well.
-func (n *Node) Problems() string { return n.WithDNS(n.Message) }
 
 // Natural compares names as people order them: node-2 comes before node-10.
 func Natural(a, b string) int {
