@@ -34,11 +34,11 @@ func Nodes(in Input) *NodeList {
 	}
 	waits := false
 	for _, n := range f.names {
-		rule, finding := findingOf(n)
+		finding, status := findingOf(n)
 		n.Finding = finding
 		complete(n)
 		waits = waits || n.Waits && f.refusal == ""
-		list.Summary.Told = list.Summary.Told || slices.Contains(rule.status, f.ready.Reason)
+		list.Summary.Told = list.Summary.Told || slices.Contains(status, f.ready.Reason)
 		if n.Service != "" || n.rival != "" {
 			list.Summary.Nodes++
 		}
@@ -83,7 +83,7 @@ func messagesOf(f *facts) (messages []string) {
 		n := &name{facts: f, Node: newNode("", anyName)}
 		n.Service = f.LocalService.Name
 		addService(n)
-		if _, found := findingOf(n); found.Reason != NoPods {
+		if found, _ := findingOf(n); found.Reason != NoPods {
 			messages = append(messages, found.Cause)
 		}
 	}

@@ -3,13 +3,14 @@ package diagnose
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/words"
@@ -99,14 +100,18 @@ func whyNoPods(f *facts) string {
 // nearestLabels returns the labels of a pod, or of a pod that a workload makes, which differ least from a selector: in
 // the ends of the values of its keys. It is "" if none begins like those of the selector.
 func nearestLabels(selector map[string]string, around *Around) (nearest string) {
-	most, sets := 0, slices.Clone(around.Pods)
+	most, all := 0, slices.Clone(around.Pods)
 	for _, w := range around.Workloads {
-		sets = append(sets, w.Labels)
+		all = append(all, w.Labels)
 	}
-	for _, set := range sets {
+	for _, set := range all {
 		points, have := 0, labels.Set{}
 		for key, value := range selector {
-			if common := commonPrefix(set[key], value); common > 0 {
+			common := 0 // bytes at their beginnings
+			for common < min(len(value), len(set[key])) && value[common] == set[key][common] {
+				common++
+			}
+			if common > 0 {
 				have[key] = set[key]
 				points += 10 + common
 			}
@@ -116,14 +121,6 @@ func nearestLabels(selector map[string]string, around *Around) (nearest string) 
 		}
 	}
 	return nearest
-}
-
-// commonPrefix returns with how many bytes two texts begin alike.
-func commonPrefix(a, b string) (n int) {
-	for n < len(a) && n < len(b) && a[n] == b[n] {
-		n++
-	}
-	return n
 }
 
 // otherPorts says to which other ports clients connect.
@@ -137,22 +134,20 @@ func otherPorts(f *facts) string {
 // undeclaredPorts says which numbers of ports no container declares, although containers declare others. A program may
 // listen there all the same.
 func undeclaredPorts(f *facts) string {
-	declared := map[int32]bool{}
+	declared := sets.Set[int32]{}
 	for _, p := range f.Pods {
-		for i := range p.Spec.Containers {
-			for _, port := range p.Spec.Containers[i].Ports {
-				declared[port.ContainerPort] = true
-			}
+		for _, port := range containerPorts(p) {
+			declared.Insert(port.ContainerPort)
 		}
 	}
 	var unknown, known []string
 	for _, port := range f.LocalService.Spec.Ports {
 		number := cmp.Or(port.TargetPort.IntVal, port.Port)
-		if port.TargetPort.StrVal == "" && !declared[number] {
+		if port.TargetPort.StrVal == "" && !declared.Has(number) {
 			unknown = append(unknown, fmt.Sprint(number))
 		}
 	}
-	for _, number := range slices.Sorted(maps.Keys(declared)) {
+	for _, number := range sets.List(declared) {
 		known = append(known, fmt.Sprint(number))
 	}
 	if len(known) == 0 || len(unknown) == 0 {
@@ -160,6 +155,13 @@ func undeclaredPorts(f *facts) string {
 	}
 	return fmt.Sprintf("No container declares port %s (declared: %s). If nothing listens there, correct targetPort.",
 		first(unknown), first(known))
+}
+
+func containerPorts(p *corev1.Pod) (ports []corev1.ContainerPort) {
+	for i := range p.Spec.Containers {
+		ports = append(ports, p.Spec.Containers[i].Ports...)
+	}
+	return ports
 }
 
 // Controller holds what the Lease of the controller shows, the zero value if it could not be read, or if there is none.
