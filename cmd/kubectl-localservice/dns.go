@@ -54,8 +54,6 @@ func (c *cluster) withDNS(ctx context.Context, lists []*diagnose.NodeList, flags
 	}
 	replies := map[string]diagnose.DNSReply{}
 	if address == "" {
-		server.Message = fmt.Sprintf("DNS is down, unless it runs outside of the cluster: %s has no ready pod. Look: "+
-			"kubectl get deployments,pods -n %s", server.Name(), server.Namespace())
 		for _, name := range names {
 			replies[name] = diagnose.DNSReply{Failure: "no pod of it is ready"}
 		}
@@ -95,7 +93,8 @@ func (c *cluster) connectDNS(ctx context.Context, service string) (server diagno
 	podName, port, hasReady := dnsPod(list.Items)
 	switch {
 	case len(list.Items) > 0 && !hasReady:
-		return diagnose.DNSServer{Service: service}, "", nil
+		return diagnose.DNSServer{Service: service, Message: fmt.Sprintf("DNS is down, unless it runs outside of the "+
+			"cluster: %s has no ready pod. Look: kubectl get deployments,pods -n %s", name, namespace)}, "", nil
 	case podName == "":
 		return server, "", fmt.Errorf("there is no Service %s with TCP port %d: name the Service of your cluster's "+
 			"DNS by --dns-service. If DNS does not run in pods (Cloud DNS for GKE, say), resolve a name from a pod "+

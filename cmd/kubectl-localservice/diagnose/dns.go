@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -37,12 +39,6 @@ type DNSServer struct {
 	// Message is about all names.
 	Message string `json:"message"`
 }
-
-// Namespace returns that of the Service.
-func (s *DNSServer) Namespace() string { return strings.Split(s.Service, "/")[0] }
-
-// Name returns that of the Service.
-func (s *DNSServer) Name() string { return s.Service[strings.LastIndexByte(s.Service, '/')+1:] }
 
 // DNSAnswer holds what the server answers for a name, and whether that is right.
 type DNSAnswer struct {
@@ -92,10 +88,8 @@ func WithDNS(list *NodeList, server DNSServer, replies map[string]DNSReply) *Nod
 
 // compareDNS compares a reply with the addresses that the name should have.
 func (n *Node) compareDNS(reply DNSReply, nodesOf map[string][]string) *DNSAnswer {
-	a := &DNSAnswer{Addresses: slices.Sorted(slices.Values(reply.Addresses))}
-	a.Addresses = append([]string{}, slices.Compact(a.Addresses)...) // [] in JSON, not null
-	missing := except(n.DNSAddresses, a.Addresses)
-	unexpected := except(a.Addresses, n.DNSAddresses)
+	got, want := sets.New(reply.Addresses...), sets.New(n.DNSAddresses...)
+	a, unexpected := &DNSAnswer{Addresses: sets.List(got)}, sets.List(got.Difference(want))
 	var others []string // of another node
 	for _, address := range unexpected {
 		if nodes := nodesOf[address]; len(nodes) > 0 && !slices.Contains(nodes, n.Node) {
@@ -113,7 +107,7 @@ func (n *Node) compareDNS(reply DNSReply, nodesOf map[string][]string) *DNSAnswe
 		a.Result, a.Message = DNSUnknown, "unknown to DNS, which should answer "+first(n.DNSAddresses)
 	case len(others) > 0:
 		a.Result, a.Message = DNSOtherNode, "DNS answers with addresses of another node: "+first(others)
-	case len(unexpected) > 0 || len(missing) > 0 && !reply.Truncated:
+	case len(unexpected) > 0 || !got.IsSuperset(want) && !reply.Truncated:
 		a.Result = DNSOtherAddresses
 		a.Message = "DNS answers " + first(a.Addresses)
 		if n.Reason != EndpointsOutdated { // Otherwise, it answers what is published.
@@ -123,11 +117,6 @@ func (n *Node) compareDNS(reply DNSReply, nodesOf map[string][]string) *DNSAnswe
 		a.Result = DNSAnswers
 	}
 	return a
-}
-
-// except returns the items that are not among others.
-func except(items, others []string) []string {
-	return slices.DeleteFunc(slices.Clone(items), func(item string) bool { return slices.Contains(others, item) })
 }
 
 // IsKubeDNS reports whether containers with these images are kube-dns. The Service of CoreDNS is also named kube-dns.

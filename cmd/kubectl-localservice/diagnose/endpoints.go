@@ -5,6 +5,7 @@ import (
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 
@@ -27,11 +28,8 @@ func addHostnames(f *facts) {
 	f.sources, f.outdated = sets.Set[string]{}, sets.Set[string]{}
 	h := plan.NamesOf(f.LocalService, f.nodeLabelKey, func(node string) bool {
 		return f.nodes[node] != nil && f.rivals[node] == ""
-	}, func(node, key string) (value string, exists bool) {
-		if known := f.nodes[node]; known != nil {
-			value, exists = known.Labels[key]
-		}
-		return value, exists
+	}, func(node, key string) (string, bool) {
+		return labels.Set(f.nodes[node].Labels).Lookup(key)
 	}, func(name string) plan.Service {
 		if service := f.services[name]; service != nil {
 			return plan.FromAPI(service, f.nodeLabelKey)
@@ -110,19 +108,23 @@ func isOthers(slice *discoveryv1.EndpointSlice) bool {
 }
 
 // isStale reports whether no pod has the address of an endpoint any more: a pod that is not known to the Service that
-// the copy is of, or none at all.
+// the copy is of, or none at all. If that Service selects other pods than the LocalService, nothing is known about them.
 func isStale(n *name, e endpoint) bool {
-	service := n.Service
+	service := n.services[n.Service]
 	switch {
 	case isOthers(e.slice):
 		return false
 	case n.Hostname != "" && n.isPublished && !n.sources.Has(e.Addresses[0]):
 		return true
 	case n.hostnames != nil:
-		service = plan.ServiceName(n.LocalService.Name, plan.Source, "")
+		service = n.services[plan.ServiceName(n.LocalService.Name, plan.Source, "")]
 	}
-	isPod := e.TargetRef != nil && e.TargetRef.Kind == "Pod"
-	return isPod && !n.PodsUnknown && !selectsOthers(n.facts, n.services[service]) && !n.alive.Has(e.Addresses[0])
+	if service == nil || e.TargetRef == nil || e.TargetRef.Kind != "Pod" || n.PodsUnknown {
+		return false
+	}
+	anyNode := labels.Set{n.nodeLabelKey: ""}
+	own, selected := n.LocalService.Spec.Selector, labels.Merge(service.Spec.Selector, anyNode)
+	return labels.Equals(selected, labels.Merge(own, anyNode)) && !n.alive.Has(e.Addresses[0])
 }
 
 // addPublished adds to a name what is published under it. A named port that is not published for the ready pods is

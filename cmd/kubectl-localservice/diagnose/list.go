@@ -1,11 +1,19 @@
+// Package diagnose says, of every name of a LocalService, whether something answers there and, if nothing does, why. It
+// has no client: Nodes is a function from API objects to findings, and changes none of them. It makes facts of the
+// objects (facts.go and the files of its subjects), applies the first rule that fits (rules.go), and words the result.
 package diagnose
 
 import (
+	"cmp"
 	"reflect"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/words"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -178,6 +186,70 @@ func newNode(node, hostname string) Node {
 		LoadBalancer: []string{}, Pods: []Pod{}, Finding: Finding{State: Healthy}}
 }
 
+// Nodes returns the state of every name of a LocalService.
+func Nodes(in Input) *NodeList {
+	f := newFacts(in)
+	list := &NodeList{
+		TypeMeta:     metav1.TypeMeta{APIVersion: "view.localservice.dev/v1alpha1", Kind: "LocalServiceNodeList"},
+		Namespace:    in.LocalService.Namespace,
+		LocalService: in.LocalService.Name,
+		Mode:         cmp.Or(in.LocalService.Spec.Mode, v1alpha1.ModeServices),
+		Summary:      Summary{Status: f.ready.Reason},
+		Items:        []Node{}, // [] in JSON, not null
+	}
+	if f.hostnames != nil {
+		list.GroupBy = in.LocalService.Spec.GroupBy
+	}
+	if f.ready.Status != metav1.ConditionTrue {
+		list.Summary.Problem = words.Printable(f.ready.Message)
+	}
+	waits := false
+	for _, n := range f.names {
+		finding, status := findingOf(n)
+		n.Finding = finding
+		complete(n)
+		waits = waits || n.Waits && f.refusal == ""
+		list.Summary.Told = list.Summary.Told || slices.Contains(status, f.ready.Reason)
+		if n.Service != "" || n.rival != "" {
+			list.Summary.Nodes++
+		}
+		if n.Endpoints.Ready > 0 {
+			list.Summary.Answering++
+		}
+		list.Items = append(list.Items, n.Node)
+	}
+	list.Message = strings.Join(messagesOf(f), "\n")
+	list.Controller = whyNotActed(f, waits)
+	return list
+}
+
+// complete adds to a name what follows from its facts and its finding.
+func complete(n *name) {
+	for _, p := range n.pods {
+		n.Pods = append(n.Pods, p.Pod)
+	}
+	if len(n.missingPorts) > 0 && plan.HasClusterIPs(n.LocalService) { // A headless name resolves all the same.
+		n.Endpoints.Ready, n.Addresses = 0, []string{}
+	}
+	if n.Reason != "" && n.Endpoints.Ready > 0 {
+		n.State = Degraded
+	}
+	if !n.HasService {
+		return
+	}
+	service := n.services[n.Service]
+	n.DNSAddresses = append(n.DNSAddresses, service.Spec.ClusterIPs...)
+	if service.Spec.ClusterIP == corev1.ClusterIPNone {
+		n.DNSAddresses = slices.Clone(n.Addresses)
+	}
+	for _, port := range service.Spec.Ports {
+		n.Ports = append(n.Ports, Port{port.Name, cmp.Or(port.Protocol, corev1.ProtocolTCP), port.Port, port.NodePort})
+	}
+	for _, ingress := range service.Status.LoadBalancer.Ingress {
+		n.LoadBalancer = append(n.LoadBalancer, cmp.Or(ingress.IP, ingress.Hostname))
+	}
+}
+
 // Changes returns the items of a list that differ from those in the list before, which may be nil; with onlyProblems,
 // only those with a problem, and those that had one. Names that are gone come last, as items with the reason NameGone.
 func Changes(before, now *NodeList, onlyProblems bool) []Node {
@@ -209,3 +281,26 @@ func Changes(before, now *NodeList, onlyProblems bool) []Node {
 	}
 	return changes
 }
+
+// Natural compares names as people order them: node-2 comes before node-10.
+func Natural(a, b string) int {
+	for i, j := 0, 0; i < len(a) && j < len(b); {
+		m, n := digits(a[i:]), digits(b[j:])
+		if m == 0 || n == 0 {
+			if a[i] != b[j] {
+				return cmp.Compare(a[i], b[j])
+			}
+			i, j = i+1, j+1
+			continue
+		}
+		x, y := strings.TrimLeft(a[i:i+m], "0"), strings.TrimLeft(b[j:j+n], "0")
+		if c := cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y)); c != 0 {
+			return c
+		}
+		i, j = i+m, j+n
+	}
+	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) // One begins with the other, apart from zeros.
+}
+
+// digits returns how many digits a text begins with.
+func digits(s string) int { return len(s) - len(strings.TrimLeft(s, "0123456789")) }

@@ -33,8 +33,27 @@ type Workload struct {
 	Replicas   int32
 }
 
-// notices say what concerns a LocalService as a whole, "" for nothing.
-var notices = []func(*facts) string{whyNoNames, whyNoPods, otherPorts, undeclaredPorts}
+// messagesOf returns what concerns a LocalService as a whole.
+func messagesOf(f *facts) (messages []string) {
+	if isUnobserved(f.LocalService) {
+		return nil
+	}
+	for _, notice := range []func(*facts) string{whyNoNames, whyNoPods, otherPorts, undeclaredPorts} {
+		if message := notice(f); message != "" {
+			messages = append(messages, message)
+		}
+	}
+	// Without nodes, names are only what is published.
+	if len(f.names) == 0 && len(messages) == 0 && f.hostnames != nil {
+		n := &name{facts: f, Node: newNode("", anyName)}
+		n.Service = f.LocalService.Name
+		addService(n)
+		if found, _ := findingOf(n); found.Reason != NoPods {
+			messages = append(messages, found.Cause)
+		}
+	}
+	return messages
+}
 
 // whyNoNames says why a LocalService has no name: which selector matched nothing, and what is still there.
 func whyNoNames(f *facts) string {
@@ -71,7 +90,7 @@ func whyNoPods(f *facts) string {
 		labels.FormatLabels(ls.Spec.Selector))
 	around := cmp.Or(f.Around, &Around{})
 	if hint := plan.SelectorHint(ls); hint != "" {
-		return message + " " + title(hint) + "."
+		return message + " " + sentence(hint)
 	}
 	for _, w := range around.Workloads {
 		switch {
@@ -126,10 +145,12 @@ func nearestLabels(selector map[string]string, around *Around) (nearest string) 
 // otherPorts says to which other ports clients connect.
 func otherPorts(f *facts) string {
 	if ports := plan.TranslatedPorts(f.LocalService, f.portNumbers); ports != "" {
-		return title(ports) + "."
+		return sentence(ports)
 	}
 	return ""
 }
+
+func sentence(text string) string { return strings.ToUpper(text[:1]) + text[1:] + "." }
 
 // undeclaredPorts says which numbers of ports no container declares, although containers declare others. A program may
 // listen there all the same.

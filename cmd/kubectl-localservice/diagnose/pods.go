@@ -96,31 +96,29 @@ func whyNotReady(p *corev1.Pod, now time.Time, stable bool) (word, cause, note s
 	case ready.Status == corev1.ConditionTrue:
 		return "", "", ""
 	}
-	for i := range p.Status.InitContainerStatuses {
-		c := &p.Status.InitContainerStatuses[i]
-		if word, cause, note = whyNotRunning(c, true, now); word != "" {
-			return word, "init container " + c.Name + ": " + elide(cause, p), note
-		}
-	}
-	in := func(c *corev1.ContainerStatus) string {
-		if len(p.Status.ContainerStatuses) > 1 {
-			return "container " + c.Name + ": "
+	inits := len(p.Status.InitContainerStatuses)
+	containers := slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses)
+	in := func(i int) string {
+		switch {
+		case i < inits:
+			return "init container " + containers[i].Name + ": "
+		case len(p.Status.ContainerStatuses) > 1:
+			return "container " + containers[i].Name + ": "
 		}
 		return ""
 	}
-	for i := range p.Status.ContainerStatuses {
-		c := &p.Status.ContainerStatuses[i]
-		if word, cause, note = whyNotRunning(c, false, now); word != "" {
-			return word, in(c) + elide(cause, p), note
+	for i := range containers {
+		if word, cause, note = whyNotRunning(&containers[i], i < inits, now); word != "" {
+			return word, in(i) + elide(cause, p), note
 		}
 	}
-	for i := range p.Status.ContainerStatuses {
-		c, probe := &p.Status.ContainerStatuses[i], "its readiness probe does not succeed"
+	for i := inits; i < len(containers); i++ {
+		c, probe := &containers[i], "its readiness probe does not succeed"
 		if !ptr.Deref(c.Started, true) {
 			probe = "its startup probe has not succeeded"
 		}
 		if !c.Ready && c.State.Running != nil {
-			return ProbeFails, in(c) + probe, sinceItRuns(c, now, stable)
+			return ProbeFails, in(i) + probe, sinceItRuns(c, now, stable)
 		}
 	}
 	if p.Spec.NodeName == "" {
@@ -149,18 +147,11 @@ func whyNotRunning(c *corev1.ContainerStatus, isInit bool, now time.Time) (word,
 	return "", "", ""
 }
 
-const (
-	// longRun bounds a run that counts as a crash: after it, the kubelet forgets the crashes before.
-	longRun = 10 * time.Minute
-	// shortRun bounds for how long a container that runs again most likely ends once more.
-	shortRun = time.Minute
-)
-
 // isLoop reports whether a container that runs again will most likely end once more: it has hardly run, and not for
-// longer than before.
+// longer than before. After a run of ten minutes, the kubelet forgets the crashes before.
 func isLoop(last *corev1.ContainerStateTerminated, runs time.Duration) bool {
 	before := last.FinishedAt.Sub(last.StartedAt.Time)
-	return before < longRun && runs <= min(before, shortRun)
+	return before < 10*time.Minute && runs <= min(before, time.Minute)
 }
 
 // crashOf describes how a container has ended.

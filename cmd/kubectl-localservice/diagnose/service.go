@@ -1,10 +1,7 @@
 package diagnose
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -114,31 +111,4 @@ func nodeLabelKey(ls *v1alpha1.LocalService, services []*corev1.Service) string 
 		}
 	}
 	return v1alpha1.DefaultNodeLabelKey
-}
-
-// selectsOthers reports whether a Service selects other pods than the LocalService: nothing is known about those.
-func selectsOthers(f *facts, service *corev1.Service) bool {
-	if service == nil {
-		return true
-	}
-	selector, own := maps.Clone(service.Spec.Selector), maps.Clone(f.LocalService.Spec.Selector)
-	delete(selector, f.nodeLabelKey)
-	delete(own, f.nodeLabelKey)
-	return !maps.Equal(selector, own)
-}
-
-// addReach adds how a name is reached, according to its Service. Addresses must be known already.
-func addReach(n *Node, service *corev1.Service) {
-	n.DNSAddresses = append(n.DNSAddresses, service.Spec.ClusterIPs...)
-	if service.Spec.ClusterIP == corev1.ClusterIPNone {
-		n.DNSAddresses = slices.Clone(n.Addresses)
-	}
-	for i := range service.Spec.Ports {
-		port := &service.Spec.Ports[i]
-		n.Ports = append(n.Ports, Port{Name: port.Name, Protocol: cmp.Or(port.Protocol, corev1.ProtocolTCP),
-			Port: port.Port, NodePort: port.NodePort})
-	}
-	for _, ingress := range service.Status.LoadBalancer.Ingress {
-		n.LoadBalancer = append(n.LoadBalancer, cmp.Or(ingress.IP, ingress.Hostname))
-	}
 }
