@@ -144,40 +144,39 @@ func (p *plugin) nodes(ctx context.Context, name string, flags *nodesFlags) erro
 	}
 	o := c.newObjects(name, flags.clusterDomain)
 	if flags.watch {
-		return p.watchNodes(ctx, o, printer)
+		return printer.watchNodes(ctx, o)
 	}
 	if err := o.read(ctx, ls); err != nil {
 		return err
 	}
 	p.warnOfNodes(o)
-	return p.printNodes(ctx, c, o.lists(ctx), flags, printer)
+	return printer.printOnce(ctx, c, o.lists(ctx))
 }
 
-// printNodes prints lists once, with the answers of DNS if they are asked for. If it cannot be asked, that is an error,
-// and the table has no column for it.
-func (p *plugin) printNodes(ctx context.Context, c *cluster, lists []*diagnose.NodeList, flags *nodesFlags,
-	printer *nodesPrinter) (err error) {
-	if len(lists) == 0 && printer.table {
+// printOnce prints lists, with the answers of DNS if they are asked for. If it cannot be asked, that is an error, and
+// the table has no column for it.
+func (p *nodesPrinter) printOnce(ctx context.Context, c *cluster, lists []*diagnose.NodeList) (err error) {
+	if len(lists) == 0 && p.table != nil {
 		fmt.Fprintln(p.ErrOut, "There is no LocalService here.")
 		return nil
 	}
 	var notAsked error
-	if flags.dns {
+	if p.dns {
 		var warning string
-		if lists, warning, notAsked = c.withDNS(ctx, lists, flags); warning != "" {
+		if lists, warning, notAsked = c.withDNS(ctx, lists, p.nodesFlags); warning != "" {
 			fmt.Fprintln(p.ErrOut, "warning: "+words.Printable(warning))
 		}
 	}
 	if len(lists) == 0 {
-		return printer.print(nil) // An empty List.
+		return p.print(nil) // An empty List.
 	}
-	if err := printer.printChanges(lists); err != nil || !printer.table {
+	if err := p.printChanges(lists); err != nil || p.table == nil {
 		return errors.Join(notAsked, err)
 	}
-	if flags.problems && !slices.ContainsFunc(lists, hasProblem) {
+	if p.problems && !slices.ContainsFunc(lists, hasProblem) {
 		fmt.Fprintln(p.ErrOut, "No name has a problem.")
 	}
-	if printer.many {
+	if p.many {
 		fmt.Fprintln(p.ErrOut, totalLine(lists))
 	}
 	return notAsked
@@ -201,7 +200,7 @@ func untilInterrupted(ctx context.Context) (context.Context, context.CancelFunc)
 }
 
 // watchNodes prints all nodes of LocalServices, and then those that change.
-func (p *plugin) watchNodes(ctx context.Context, o *objects, printer *nodesPrinter) (failure error) {
+func (p *nodesPrinter) watchNodes(ctx context.Context, o *objects) (failure error) {
 	ctx, cancel := untilInterrupted(ctx)
 	defer cancel()
 	if err := o.check(ctx); err != nil {
@@ -214,7 +213,7 @@ func (p *plugin) watchNodes(ctx context.Context, o *objects, printer *nodesPrint
 		if !s.loaded {
 			return
 		}
-		if failure = printer.printChanges(append(s.lists, p.gone(printer, s.lists)...)); failure != nil {
+		if failure = p.printChanges(append(s.lists, p.gone(s.lists)...)); failure != nil {
 			cancel() // The reader is gone.
 		}
 	})
@@ -222,8 +221,8 @@ func (p *plugin) watchNodes(ctx context.Context, o *objects, printer *nodesPrint
 }
 
 // gone returns lists without names for the LocalServices that have been printed and are gone.
-func (p *plugin) gone(printer *nodesPrinter, lists []*diagnose.NodeList) (gone []*diagnose.NodeList) {
-	for key, before := range printer.before {
+func (p *nodesPrinter) gone(lists []*diagnose.NodeList) (gone []*diagnose.NodeList) {
+	for key, before := range p.before {
 		if len(before.Items) > 0 && !slices.ContainsFunc(lists, func(l *diagnose.NodeList) bool { return l.Key() == key }) {
 			fmt.Fprintf(p.ErrOut, "LocalService %s is gone.\n", key)
 			list := *before

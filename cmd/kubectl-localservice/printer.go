@@ -2,16 +2,15 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/printers"
+	"k8s.io/utils/ptr"
 
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
 	"github.com/localservice-dev/local-service-controller/internal/words"
@@ -25,44 +24,35 @@ const (
 	reasonLength = 30
 	// rowsInLine is how many rows a line below the table names before it only counts.
 	rowsInLine = 3
-	// wide is the priority of columns for -o wide.
-	wide = 1
 )
 
 // nodesPrinter prints lists of nodes in the format that the user asks for: whole ones, and then what changes in them.
 type nodesPrinter struct {
-	printers.ResourcePrinter
+	*plugin
+	*nodesFlags
 
-	format      string
-	table, wide bool
-	// many is true if there may be several LocalServices, and namespaces if they may be in several.
-	many, namespaces bool
-	// problems is true if only names with a problem are printed.
-	problems    bool
-	newPrinter  func() (printers.ResourcePrinter, error)
-	out, errOut io.Writer
-	// flush writes the lines of a table that out still holds.
-	flush func() error
+	format string
+	// table aligns columns, and header is the one that was last printed. For other formats there is a printer.
+	table interface {
+		io.Writer
+		Flush() error
+	}
+	header  string
+	printer printers.ResourcePrinter
 	// before has the lists that were last printed, by LocalService, and last what was last printed about them as a
 	// whole, by kind: it is not repeated.
 	before map[string]*diagnose.NodeList
 	last   map[string]string
 }
 
-func (p *plugin) newNodesPrinter(flags *nodesFlags) (*nodesPrinter, error) {
-	format := *flags.output.OutputFormat
-	printer := &nodesPrinter{format: format, table: format == "" || format == "wide", wide: format == "wide",
-		many: flags.many, namespaces: flags.allNamespaces, problems: flags.problems, out: p.Out, errOut: p.ErrOut,
-		newPrinter: flags.output.ToPrinter, before: map[string]*diagnose.NodeList{}, last: map[string]string{}}
-	if printer.table {
-		columns := printers.GetNewTabWriter(p.Out) // In a watch, later lines are as wide as earlier ones.
-		printer.out, printer.flush = columns, columns.Flush
-		printer.ResourcePrinter = printers.NewTablePrinter(printers.PrintOptions{Wide: printer.wide,
-			NoHeaders: flags.noHeaders})
+func (p *plugin) newNodesPrinter(flags *nodesFlags) (printer *nodesPrinter, err error) {
+	printer = &nodesPrinter{plugin: p, nodesFlags: flags, format: *flags.output.OutputFormat,
+		before: map[string]*diagnose.NodeList{}, last: map[string]string{}}
+	if printer.format == "" || printer.format == "wide" {
+		printer.table = printers.GetNewTabWriter(p.Out) // In a watch, later lines are as wide as earlier ones.
 		return printer, nil
 	}
-	var err error
-	printer.ResourcePrinter, err = printer.newPrinter()
+	printer.printer, err = flags.output.ToPrinter()
 	return printer, err
 }
 
@@ -79,7 +69,7 @@ func (p *nodesPrinter) printChanges(now []*diagnose.NodeList) error {
 			same = append(same, list)
 		}
 	}
-	if p.table {
+	if p.table != nil {
 		p.printMessages(same)
 	}
 	if len(changed) == 0 {
@@ -89,9 +79,9 @@ func (p *nodesPrinter) printChanges(now []*diagnose.NodeList) error {
 }
 
 // print prints lists.
-func (p *nodesPrinter) print(lists []*diagnose.NodeList) error {
+func (p *nodesPrinter) print(lists []*diagnose.NodeList) (err error) {
 	switch {
-	case p.table:
+	case p.table != nil:
 		return p.printTable(lists)
 	case p.format == "name":
 		for _, list := range lists {
@@ -102,7 +92,7 @@ func (p *nodesPrinter) print(lists []*diagnose.NodeList) error {
 				}
 			}
 			for _, service := range slices.Compact(services) { // With mode Hostnames, all names have the same one.
-				fmt.Fprintln(p.out, "service/"+service)
+				fmt.Fprintln(p.Out, "service/"+service)
 			}
 		}
 		return nil
@@ -120,13 +110,12 @@ func (p *nodesPrinter) print(lists []*diagnose.NodeList) error {
 	if !p.many {
 		object = objects[0].(map[string]any)
 	}
-	printer, err := p.ResourcePrinter, error(nil)
 	if p.format != "yaml" { // The YAML printer separates lists; a JSONPath printer with a range works only once.
-		if printer, err = p.newPrinter(); err != nil {
+		if p.printer, err = p.output.ToPrinter(); err != nil {
 			return err
 		}
 	}
-	return printer.PrintObj(&unstructured.Unstructured{Object: object}, p.out)
+	return p.printer.PrintObj(&unstructured.Unstructured{Object: object}, p.Out)
 }
 
 // printLine prints a line about a list as a whole, unless it is still the last one of its kind. It goes to stderr, so
@@ -134,7 +123,7 @@ func (p *nodesPrinter) print(lists []*diagnose.NodeList) error {
 func (p *nodesPrinter) printLine(kind string, list *diagnose.NodeList, line string) {
 	kind += list.Key()
 	if line != p.last[kind] && line != "" {
-		fmt.Fprintln(p.errOut, words.Printable(line))
+		fmt.Fprintln(p.ErrOut, words.Printable(line))
 	}
 	p.last[kind] = line
 }
@@ -164,7 +153,7 @@ func (p *nodesPrinter) printTable(lists []*diagnose.NodeList) error {
 	for _, list := range lists {
 		prefix := ""
 		switch {
-		case p.namespaces:
+		case p.allNamespaces:
 			prefix = list.Key() + " on "
 		case p.many:
 			prefix = list.LocalService + " on "
@@ -173,26 +162,12 @@ func (p *nodesPrinter) printTable(lists []*diagnose.NodeList) error {
 			rows = append(rows, row{list, &list.Items[i], prefix})
 		}
 	}
-	table := p.newTable(rows)
-	room := lineLength - widthOf(table)
-	if room < reasonLength { // The name follows from that of the node.
-		hideName(table)
-		room = lineLength - widthOf(table)
-	}
-	reasons, below := reasonColumn(rows, max(room, reasonLength))
-	for i := range table.Rows {
-		if p.wide { // Whoever wants all has a wide terminal.
-			reasons[i], below = rows[i].Problems(), nil
-		}
-		table.Rows[i].Cells = append(table.Rows[i].Cells, words.Printable(reasons[i]))
-	}
-	if len(rows) > 0 {
-		if err := errors.Join(p.PrintObj(table, p.out), p.flush()); err != nil {
-			return err
-		}
+	below, err := p.printRows(rows)
+	if err != nil {
+		return err
 	}
 	for _, line := range below {
-		fmt.Fprintln(p.errOut, words.Printable(line))
+		fmt.Fprintln(p.ErrOut, words.Printable(line))
 	}
 	for _, list := range lists {
 		if !p.many || list.Summary.Problem != "" {
@@ -200,6 +175,34 @@ func (p *nodesPrinter) printTable(lists []*diagnose.NodeList) error {
 		}
 	}
 	return nil
+}
+
+// printRows prints the table, and returns the lines that belong below it.
+func (p *nodesPrinter) printRows(rows []row) (below []string, err error) {
+	if len(rows) == 0 {
+		return nil, nil
+	}
+	isWide := p.format == "wide"
+	// The name follows from the columns before it or, if there is no room for it, from that of the node.
+	lines, room := p.linesOf(rows, !p.many || isWide)
+	if room < reasonLength && !isWide {
+		lines, room = p.linesOf(rows, false)
+	}
+	reasons, below := reasonColumn(rows, max(room, reasonLength))
+	if isWide { // Whoever wants all has a wide terminal.
+		below = nil
+	}
+	if header := lines[0] + "REASON"; !p.noHeaders && header != p.header {
+		p.header = header
+		fmt.Fprintln(p.table, header)
+	}
+	for i, r := range rows {
+		if isWide {
+			reasons[i] = r.Problems()
+		}
+		fmt.Fprintln(p.table, lines[i+1]+words.Printable(reasons[i]))
+	}
+	return below, p.table.Flush()
 }
 
 // row holds a line of the table: an item, and the LocalService that it belongs to.
@@ -262,75 +265,44 @@ func nodesIn(rows []row) string {
 	return words.List(names, rowsInLine)
 }
 
-// newTable makes the table without the texts of the last column, which goes by the room that the others leave.
-func (p *nodesPrinter) newTable(rows []row) *metav1.Table {
-	name, nameIn, withDNS := "Name", int32(0), slices.ContainsFunc(rows, func(r row) bool { return r.list.DNS != nil })
-	if !p.many && len(rows) > 0 && rows[0].list.Mode != v1alpha1.ModeHostnames {
-		name = "Service"
-	}
-	if p.many { // It follows from the columns before it.
-		nameIn = wide
-	}
-	table := &metav1.Table{Rows: make([]metav1.TableRow, len(rows))}
-	add := func(isShown bool, name string, priority int32, cell func(row) string) {
+// linesOf returns the header and the lines of the table without the last column, and how much room they leave for that.
+func (p *nodesPrinter) linesOf(rows []row, withName bool) (lines []string, room int) {
+	const gap = 3
+	lines, room = make([]string, len(rows)+1), lineLength
+	add := func(isShown bool, header string, cell func(row) string) {
 		if !isShown {
 			return
 		}
-		table.ColumnDefinitions = append(table.ColumnDefinitions, metav1.TableColumnDefinition{Name: name,
-			Priority: priority})
+		longest := len(header)
+		lines[0] += header + "\t"
 		for i, r := range rows {
-			if cell != nil {
-				table.Rows[i].Cells = append(table.Rows[i].Cells, words.Printable(cmp.Or(cell(r), "<none>")))
-			}
+			text := words.Printable(cmp.Or(cell(r), "<none>"))
+			longest = max(longest, len(text))
+			lines[i+1] += text + "\t"
 		}
+		room -= longest + gap
 	}
-	add(p.namespaces, "Namespace", 0, func(r row) string { return r.list.Namespace })
-	add(p.many, "LocalService", 0, func(r row) string { return r.list.LocalService })
-	add(true, "Node", 0, func(r row) string { return r.Node.Node })
-	add(true, name, nameIn, func(r row) string { return r.Name() })
-	add(true, "DNS-Name", wide, func(r row) string { return r.DNSName })
-	add(true, "Endpoints", 0, func(r row) string { return fmt.Sprintf("%d/%d", r.Endpoints.Ready, r.Endpoints.Total) })
-	add(withDNS, "DNS", 0, func(r row) string {
-		if r.DNS == nil {
-			return ""
-		}
-		return string(r.DNS.Result)
-	})
-	add(true, "Pods", wide, func(r row) string {
+	isWide, name := p.format == "wide", "NAME"
+	if !p.many && rows[0].list.Mode != v1alpha1.ModeHostnames {
+		name = "SERVICE"
+	}
+	hasDNS := slices.ContainsFunc(rows, func(r row) bool { return r.list.DNS != nil })
+	add(p.allNamespaces, "NAMESPACE", func(r row) string { return r.list.Namespace })
+	add(p.many, "LOCALSERVICE", func(r row) string { return r.list.LocalService })
+	add(true, "NODE", func(r row) string { return r.Node.Node })
+	add(withName, name, func(r row) string { return r.Name() })
+	add(isWide, "DNS-NAME", func(r row) string { return r.DNSName })
+	add(true, "ENDPOINTS", func(r row) string { return fmt.Sprintf("%d/%d", r.Endpoints.Ready, r.Endpoints.Total) })
+	add(hasDNS, "DNS", func(r row) string { return string(ptr.Deref(r.DNS, diagnose.DNSAnswer{}).Result) })
+	add(isWide, "PODS", func(r row) string {
 		var pods []string
 		for _, pod := range r.Pods {
 			pods = append(pods, pod.Name)
 		}
 		return strings.Join(pods, ",")
 	})
-	add(true, "Addresses", wide, func(r row) string { return strings.Join(r.Addresses, ",") })
-	add(true, "Reason", 0, nil) // The last one, because it is the only one that holds spaces.
-	return table
-}
-
-// hideName leaves the column with the name to -o wide.
-func hideName(table *metav1.Table) {
-	for i := range table.ColumnDefinitions {
-		if c := &table.ColumnDefinitions[i]; c.Name == "Service" || c.Name == "Name" {
-			c.Priority = wide
-		}
-	}
-}
-
-// widthOf returns how wide a table is without its last column, and without those for -o wide.
-func widthOf(table *metav1.Table) (width int) {
-	const gap = 3
-	for i, column := range table.ColumnDefinitions[:len(table.ColumnDefinitions)-1] {
-		if column.Priority > 0 {
-			continue
-		}
-		longest := len(column.Name)
-		for _, r := range table.Rows {
-			longest = max(longest, len(r.Cells[i].(string)))
-		}
-		width += longest + gap
-	}
-	return width
+	add(isWide, "ADDRESSES", func(r row) string { return strings.Join(r.Addresses, ",") })
+	return lines, room
 }
 
 // summaryLine returns the columns of `kubectl get localservices`.
