@@ -78,7 +78,7 @@ func nodesWithName(ctx context.Context, c *cluster, args []string) (nodes []stri
 	if err != nil {
 		return nil, err
 	}
-	list, err := c.namesOf(ctx, ls)
+	_, list, err := c.namesOf(ctx, ls)
 	if err != nil {
 		return nil, err
 	}

@@ -44,11 +44,7 @@ func (c *cluster) controller(ctx context.Context) diagnose.Controller {
 	if time.Since(found.Renewed) <= lasts {
 		return found
 	}
-	select {
-	case <-ctx.Done():
-		return found
-	case <-time.After(min(max(lasts, renewals*time.Second), longestLease) / renewals):
-	}
+	wait(ctx, min(max(lasts, renewals*time.Second), longestLease)/renewals)
 	again := c.lease(ctx)
 	found.Stopped = again != nil && again.Spec.RenewTime.Equal(lease.Spec.RenewTime)
 	return found

@@ -105,7 +105,7 @@ func TestControllerWatched(t *testing.T) {
 		o.controller = diagnose.Controller{Namespace: "ops", Name: leaseName, Renewed: time.Unix(int64(i), 0),
 			Stopped: stopped}
 		s := o.snapshot(t.Context(), true)
-		if (s.controller != "") != stopped || (s.lists[0].Controller != "") != stopped ||
+		if (s.Controller != "") != stopped || (s.lists[0].Controller != "") != stopped ||
 			len(diagnose.Changes(before[0], s.lists[0], false)) > 0 {
 			t.Errorf("%v: %+v", stopped, s)
 		}

@@ -209,8 +209,8 @@ func (p *nodesPrinter) watchNodes(ctx context.Context, o *objects) (failure erro
 	p.warnOfNodes(o)
 	problems := p.problemPrinter()
 	o.follow(ctx, func(s snapshot) {
-		problems(s.problems)
-		if !s.loaded {
+		problems(s.Problems)
+		if !s.Loaded {
 			return
 		}
 		if failure = p.printChanges(append(s.lists, p.gone(s.lists)...)); failure != nil {

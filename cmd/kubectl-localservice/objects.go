@@ -29,6 +29,7 @@ import (
 	"k8s.io/client-go/tools/pager"
 
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
+	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/view"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
@@ -69,15 +70,11 @@ type source struct {
 	resource string
 }
 
-// snapshot holds what a watch reports.
+// snapshot holds what a watch reports. Before the cluster has been read, there are only problems.
 type snapshot struct {
-	// loaded is true when the cluster has been read. Before that there are only problems.
-	loaded bool
-	lists  []*diagnose.NodeList
-	// controller says that the controller does not seem to run, "" if it does.
-	controller string
-	// problems say what currently keeps the watch from observing changes.
-	problems []string
+	view.Status
+
+	lists []*diagnose.NodeList
 }
 
 // newObjects makes the sources for one LocalService of the namespace or, without a name, for all.
@@ -211,19 +208,19 @@ func (o *objects) check(ctx context.Context) error {
 // they see the nodes that have a name.
 func (o *objects) each(read func(*source) error) error {
 	var reading errgroup.Group
-	var forbidden atomic.Bool
+	isForbidden := false
 	for _, s := range o.sources() {
 		reading.Go(func() error {
 			err := read(s)
 			if s == o.nodes && apierrors.IsForbidden(err) {
-				forbidden.Store(true)
+				isForbidden = true
 				return nil
 			}
 			return known(err)
 		})
 	}
 	err := reading.Wait()
-	o.allNodes = !forbidden.Load()
+	o.allNodes = !isForbidden
 	return err
 }
 
@@ -315,14 +312,14 @@ func wait(ctx context.Context, d time.Duration) {
 }
 
 func (o *objects) snapshot(ctx context.Context, loaded bool) snapshot {
-	s := snapshot{loaded: loaded}
+	s := snapshot{Status: view.Status{Loaded: loaded}}
 	if loaded {
 		s.lists = o.lists(ctx)
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	s.controller = o.controller.Stops(time.Time{})
-	s.problems = slices.Compact(slices.Sorted(maps.Values(o.problems)))
+	s.Controller = o.controller.Stops(time.Time{})
+	s.Problems = slices.Compact(slices.Sorted(maps.Values(o.problems)))
 	return s
 }
 

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -75,7 +77,11 @@ func (p *plugin) url(ctx context.Context, name, node string, flags *urlFlags) er
 	if err != nil {
 		return err
 	}
-	n, err := c.named(ctx, ls, node)
+	o, list, err := c.namesOf(ctx, ls)
+	if err != nil {
+		return err
+	}
+	n, err := named(ls, list, node)
 	if err != nil {
 		return err
 	}
@@ -83,7 +89,7 @@ func (p *plugin) url(ctx context.Context, name, node string, flags *urlFlags) er
 	if flags.external {
 		host, number, err = c.externalAddress(ctx, ls, n, port)
 	} else {
-		number, err = c.portOfClients(ctx, ls, port, n.Service)
+		number, err = o.portOfClients(ls, port, n.Service)
 	}
 	if err != nil {
 		return err
@@ -133,25 +139,21 @@ func seeNodes(ls *v1alpha1.LocalService) string {
 	return fmt.Sprintf("see `kubectl localservice nodes %s -n %s`", ls.Name, ls.Namespace)
 }
 
-// namesOf returns the names of a LocalService, without its pods.
-func (c *cluster) namesOf(ctx context.Context, ls *v1alpha1.LocalService) (*diagnose.NodeList, error) {
+// namesOf returns the names of a LocalService, without its pods, and the objects that they are made of.
+func (c *cluster) namesOf(ctx context.Context, ls *v1alpha1.LocalService) (*objects, *diagnose.NodeList, error) {
 	o := c.newObjects(ls.Name, "")
 	o.withPods = false
 	if err := o.read(ctx, ls); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return o.list(ctx, ls, o.input(ls.Namespace)), nil
+	return o, o.list(ctx, ls, o.input(ls.Namespace)), nil
 }
 
 // named returns the name of a node; with groupBy, node is a group.
-func (c *cluster) named(ctx context.Context, ls *v1alpha1.LocalService, node string) (*diagnose.Node, error) {
+func named(ls *v1alpha1.LocalService, list *diagnose.NodeList, node string) (*diagnose.Node, error) {
 	what := "node " + node
 	if ls.Spec.GroupBy != "" {
 		what = "group of nodes " + node
-	}
-	list, err := c.namesOf(ctx, ls)
-	if err != nil {
-		return nil, err
 	}
 	for i := range list.Items {
 		if n := &list.Items[i]; n.Node == node && n.HasService {
@@ -189,8 +191,7 @@ func choosePort(ls *v1alpha1.LocalService, nameOrNumber string) (*v1alpha1.Servi
 
 // portOfClients returns the number of the port that clients connect to: for a headless Service, the pods' own port. If
 // the LocalService gives that by name, the number comes from EndpointSlices.
-func (c *cluster) portOfClients(ctx context.Context, ls *v1alpha1.LocalService, port *v1alpha1.ServicePort,
-	service string) (int32, error) {
+func (o *objects) portOfClients(ls *v1alpha1.LocalService, port *v1alpha1.ServicePort, service string) (int32, error) {
 	switch target := port.TargetPort; {
 	case plan.HasClusterIPs(ls),
 		target.IntVal == 0 && target.StrVal == "":
@@ -198,14 +199,11 @@ func (c *cluster) portOfClients(ctx context.Context, ls *v1alpha1.LocalService, 
 	case target.StrVal == "":
 		return target.IntVal, nil
 	}
-	slices, err := c.kube.DiscoveryV1().EndpointSlices(ls.Namespace).List(ctx,
-		metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service})
-	if err != nil {
-		return 0, err
-	}
-	for i := range slices.Items {
-		for _, p := range slices.Items[i].Ports {
-			if ptr.Deref(p.Name, "") == port.Name && p.Port != nil {
+	published := inNamespace[discoveryv1.EndpointSlice](o.endpointSlices, ls.Namespace)
+	slices.SortFunc(published, func(a, b *discoveryv1.EndpointSlice) int { return cmp.Compare(a.Name, b.Name) })
+	for _, slice := range published {
+		for _, p := range slice.Ports {
+			if slice.Labels[discoveryv1.LabelServiceName] == service && ptr.Deref(p.Name, "") == port.Name && p.Port != nil {
 				return *p.Port, nil
 			}
 		}

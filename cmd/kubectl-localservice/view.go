@@ -96,9 +96,8 @@ func (p *plugin) view(ctx context.Context, name string, flags *viewFlags) error 
 	running.Go(func() error { return server.Run(ctx) })
 	problems := p.problemPrinter()
 	o.follow(ctx, func(s snapshot) {
-		problems(s.problems)
-		server.Publish(view.NewMatrix(view.Status{Loaded: s.loaded, Problems: s.problems, Controller: s.controller},
-			s.lists, inNamespace[corev1.Node](o.nodes, metav1.NamespaceAll)))
+		problems(s.Problems)
+		server.Publish(view.NewMatrix(s.Status, s.lists, inNamespace[corev1.Node](o.nodes, metav1.NamespaceAll)))
 	})
 	return running.Wait()
 }

@@ -71,7 +71,7 @@ func TestFollow(t *testing.T) {
 				fail(&f.kube.Fake, "nodes", forbidden)
 			}
 			_, reported := startWatch(t, f)
-			first := until(t, reported, func(s snapshot) bool { return s.loaded })
+			first := until(t, reported, func(s snapshot) bool { return s.Loaded })
 			read := f.cluster("default").newObjects("", "cluster.local")
 			if err := read.read(t.Context(), nil); err != nil {
 				t.Fatal(err)
@@ -129,12 +129,12 @@ func TestWatchProblems(t *testing.T) {
 	})
 	_, reported := startWatch(t, f)
 	const want = "cannot watch pods, trying again: ask for the permission"
-	s := until(t, reported, func(s snapshot) bool { return len(s.problems) > 0 })
-	if len(s.problems) != 1 || !strings.HasPrefix(s.problems[0], want) {
-		t.Errorf("%v; want %s", s.problems, want)
+	s := until(t, reported, func(s snapshot) bool { return len(s.Problems) > 0 })
+	if len(s.Problems) != 1 || !strings.HasPrefix(s.Problems[0], want) {
+		t.Errorf("%v; want %s", s.Problems, want)
 	}
 	allowed.Store(true)
-	until(t, reported, func(s snapshot) bool { return len(s.problems) == 0 })
+	until(t, reported, func(s snapshot) bool { return len(s.Problems) == 0 })
 }
 
 // TestWatchUnreachable: a cluster that cannot be reached is one problem, however many attempts fail, and whatever their
@@ -146,13 +146,13 @@ func TestWatchUnreachable(t *testing.T) {
 		o.addProblem(t.Context(), resource, &url.Error{Op: "Get", URL: fmt.Sprintf("https://api/?timeout=%ds", i),
 			Err: fmt.Errorf("%w - error from a previous attempt: %d", refused, i)})
 		want := []string{"the cluster cannot be reached, trying again: dial tcp: connection refused"}
-		if got := o.snapshot(t.Context(), false).problems; !slices.Equal(got, want) {
+		if got := o.snapshot(t.Context(), false).Problems; !slices.Equal(got, want) {
 			t.Errorf("%q; want %q", got, want)
 		}
 	}
 	o.addProblem(t.Context(), "nodes", nil)
 	o.addProblem(t.Context(), "pods", nil)
-	if got := o.snapshot(t.Context(), false).problems; len(got) > 0 {
+	if got := o.snapshot(t.Context(), false).Problems; len(got) > 0 {
 		t.Errorf("the problem is over, but reported: %q", got)
 	}
 }
