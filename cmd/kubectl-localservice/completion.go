@@ -28,7 +28,7 @@ $PATH.`,
 		Example: `  # Install it beside the plugin
   kubectl localservice completion > ~/.local/bin/kubectl_complete-localservice
   chmod +x ~/.local/bin/kubectl_complete-localservice`,
-		Args:              exactArgs(0),
+		Args:              withUsage(cobra.ExactArgs(0)),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error {
 			_, err := fmt.Fprint(p.Out, completionScript)

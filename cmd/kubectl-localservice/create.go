@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -27,16 +28,6 @@ type createFlags struct {
 	headless                             bool
 	output                               *genericclioptions.PrintFlags
 }
-
-// The values of --dry-run, as in kubectl.
-const (
-	dryRunNone   = "none"
-	dryRunClient = "client"
-	dryRunServer = "server"
-)
-
-// createManager is the field manager of kubectl create.
-const createManager = "kubectl-create"
 
 func (p *plugin) createCommand() *cobra.Command {
 	flags := &createFlags{output: genericclioptions.NewPrintFlags("created")}
@@ -75,11 +66,11 @@ With kubectl-create-localservice in $PATH, "kubectl create localservice" is the 
 	f.StringVar(&flags.mode, "mode", "", "Services (the default) or Hostnames, which makes one Service for all nodes.")
 	f.StringVar(&flags.nodeSelector, "node-selector", "", "Labels of the nodes that get a name, such as "+
 		"disk=ssd,!node-role.kubernetes.io/control-plane, as in kubectl get nodes -l; all nodes by default.")
-	f.StringVar(&flags.dryRun, "dry-run", dryRunNone, "none, client (only print the object) or server (send it, but "+
+	f.StringVar(&flags.dryRun, "dry-run", "none", "none, client (only print the object) or server (send it, but "+
 		"do not store it).")
 	f.Lookup("dry-run").NoOptDefVal = "unchanged" // It was a boolean in old versions of kubectl: say so.
 	for name, values := range map[string][]string{"mode": {string(v1alpha1.ModeServices),
-		string(v1alpha1.ModeHostnames)}, "dry-run": {dryRunNone, dryRunClient, dryRunServer}} {
+		string(v1alpha1.ModeHostnames)}, "dry-run": {"none", "client", "server"}} {
 		cobra.CheckErr(cmd.RegisterFlagCompletionFunc(name,
 			cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
 	}
@@ -91,21 +82,18 @@ func (p *plugin) create(ctx context.Context, name string, flags *createFlags) er
 	if err != nil {
 		return err
 	}
-	options := metav1.CreateOptions{FieldManager: createManager}
-	done := "%s"
-	switch flags.dryRun {
-	case dryRunNone:
-	case dryRunClient:
-		done = "%s (dry run)"
-	case dryRunServer:
-		options.DryRun, done = []string{metav1.DryRunAll}, "%s (server dry run)"
-	default:
-		return fmt.Errorf("--dry-run must be %s, %s or %s", dryRunNone, dryRunClient, dryRunServer)
+	options := metav1.CreateOptions{FieldManager: "kubectl-create"} // as kubectl create
+	done := map[string]string{"none": "%s", "client": "%s (dry run)", "server": "%s (server dry run)"}[flags.dryRun]
+	if done == "" {
+		return errors.New("--dry-run must be none, client or server")
+	}
+	if flags.dryRun == "server" {
+		options.DryRun = []string{metav1.DryRunAll}
 	}
 	if ports := plan.TranslatedPorts(ls, nil); ports != "" {
 		fmt.Fprintf(p.ErrOut, "warning: %s\n", ports)
 	}
-	if flags.dryRun == dryRunClient {
+	if flags.dryRun == "client" {
 		if p.config.Namespace != nil {
 			ls.Namespace = *p.config.Namespace
 		}
@@ -132,7 +120,7 @@ func (p *plugin) create(ctx context.Context, name string, flags *createFlags) er
 	}
 	u := &unstructured.Unstructured{Object: object}
 	u.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.Kind))
-	if flags.dryRun == dryRunClient { // A file has neither.
+	if flags.dryRun == "client" { // A file has neither.
 		unstructured.RemoveNestedField(object, "status")
 		unstructured.RemoveNestedField(object, "metadata", "creationTimestamp")
 	}

@@ -106,7 +106,7 @@ func TestCreate(t *testing.T) {
 	}
 	f.run(t, "create", "other", "--selector", "app=cache", "--dry-run=server")
 	action := f.localServices.Actions()[len(f.localServices.Actions())-1].(clienttesting.CreateActionImpl)
-	if action.CreateOptions.DryRun == nil || action.CreateOptions.FieldManager != createManager {
+	if action.CreateOptions.DryRun == nil || action.CreateOptions.FieldManager != "kubectl-create" {
 		t.Errorf("created with %+v", action.CreateOptions)
 	}
 }

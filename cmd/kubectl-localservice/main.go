@@ -60,7 +60,7 @@ func (p *plugin) run(args []string) int {
 		&cobra.Command{
 			Use:               "version",
 			Short:             "Print the version of this plugin",
-			Args:              exactArgs(0),
+			Args:              withUsage(cobra.ExactArgs(0)),
 			ValidArgsFunction: cobra.NoFileCompletions,
 			Run: func(*cobra.Command, []string) {
 				fmt.Fprintln(p.Out, "kubectl localservice version", root.Version)
@@ -76,8 +76,6 @@ func (p *plugin) run(args []string) int {
 	}
 	return 0
 }
-
-func exactArgs(n int) cobra.PositionalArgs { return withUsage(cobra.ExactArgs(n)) }
 
 // withUsage adds the usage to the errors of a check.
 func withUsage(check cobra.PositionalArgs) cobra.PositionalArgs {

@@ -4,27 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/klog/v2"
 
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
 	"github.com/localservice-dev/local-service-controller/internal/words"
-	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
 // nodesFlags holds the flags of nodes.
 type nodesFlags struct {
-	clusterDomain, dnsService                      string
-	dns, noHeaders, watch, allNamespaces, problems bool
-	many                                           bool // LocalServices, instead of one
-	output                                         *genericclioptions.PrintFlags
+	choice
+
+	dnsService                      string
+	dns, noHeaders, watch, problems bool
+	output                          *genericclioptions.PrintFlags
 }
 
 const nodesHelp = `Show, for every node that a LocalService selects, its name, how many endpoints of the name are
@@ -70,24 +66,13 @@ func (p *plugin) nodesCommand() *cobra.Command {
 
   # Look at the Services themselves
   kubectl describe $(kubectl localservice nodes demo -o name)`,
-		Args:              withUsage(cobra.MaximumNArgs(1)),
-		ValidArgsFunction: p.complete(localServiceNames),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			name := ""
-			if len(args) > 0 {
-				name = argName(args[0])
-			}
-			flags.many = name == ""
-			return p.nodes(cmd.Context(), name, flags)
-		},
 	}
+	flags.addTo(cmd, p, func(ctx context.Context) error { return p.nodes(ctx, flags) })
 	output.AddFlags(cmd)
 	cmd.Flag("output").Usage = "Output format. One of: (" + strings.Join(output.AllowedFormats(), ", ") + ", wide)."
 	cmd.Flag("show-managed-fields").Hidden = true // There are none.
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(
 		append(output.AllowedFormats(), "wide"), cobra.ShellCompDirectiveNoFileComp)))
-	addClusterDomain(cmd, &flags.clusterDomain)
-	addAllNamespaces(cmd, &flags.allNamespaces)
 	cmd.Flags().BoolVar(&flags.problems, "problems", false, "Print only names with a problem.")
 	cmd.Flags().BoolVar(&flags.noHeaders, "no-headers", false, "Print the table without its headers.")
 	cmd.Flags().BoolVarP(&flags.watch, "watch", "w", false, "After printing the nodes, print those that change, until "+
@@ -99,26 +84,7 @@ func (p *plugin) nodesCommand() *cobra.Command {
 	return cmd
 }
 
-func addAllNamespaces(cmd *cobra.Command, all *bool) {
-	cmd.Flags().BoolVarP(all, "all-namespaces", "A", false, "Show the LocalServices of all namespaces.")
-}
-
-// inAllNamespaces makes a cluster that of all namespaces, if the flag says so.
-func (c *cluster) inAllNamespaces(all bool, name string) error {
-	if all && name != "" {
-		return errors.New("a name is one of a namespace: leave out either the name or -A")
-	}
-	if all {
-		c.namespace = metav1.NamespaceAll
-	}
-	return nil
-}
-
-func addClusterDomain(cmd *cobra.Command, domain *string) {
-	cmd.Flags().StringVar(domain, "cluster-domain", "cluster.local", "Domain of the cluster's DNS.")
-}
-
-func (p *plugin) nodes(ctx context.Context, name string, flags *nodesFlags) error {
+func (p *plugin) nodes(ctx context.Context, flags *nodesFlags) error {
 	switch {
 	case flags.dns && flags.watch:
 		return errors.New("a watch does not ask DNS: leave out either --dns or --watch")
@@ -129,20 +95,10 @@ func (p *plugin) nodes(ctx context.Context, name string, flags *nodesFlags) erro
 	if err != nil {
 		return err
 	}
-	c, err := p.connect()
+	o, ls, err := p.objects(ctx, &flags.choice)
 	if err != nil {
 		return err
 	}
-	if err := c.inAllNamespaces(flags.allNamespaces, name); err != nil {
-		return err
-	}
-	var ls *v1alpha1.LocalService
-	if name != "" {
-		if ls, err = c.localService(ctx, name); err != nil {
-			return err
-		}
-	}
-	o := c.newObjects(name, flags.clusterDomain)
 	if flags.watch {
 		return printer.watchNodes(ctx, o)
 	}
@@ -150,7 +106,7 @@ func (p *plugin) nodes(ctx context.Context, name string, flags *nodesFlags) erro
 		return err
 	}
 	p.warnOfNodes(o)
-	return printer.printOnce(ctx, c, o.lists(ctx))
+	return printer.printOnce(ctx, o.cluster, o.lists(ctx))
 }
 
 // printOnce prints lists, with the answers of DNS if they are asked for. If it cannot be asked, that is an error, and
@@ -176,7 +132,7 @@ func (p *nodesPrinter) printOnce(ctx context.Context, c *cluster, lists []*diagn
 	if p.problems && !slices.ContainsFunc(lists, hasProblem) {
 		fmt.Fprintln(p.ErrOut, "No name has a problem.")
 	}
-	if p.many {
+	if p.name == "" {
 		fmt.Fprintln(p.ErrOut, totalLine(lists))
 	}
 	return notAsked
@@ -184,19 +140,6 @@ func (p *nodesPrinter) printOnce(ctx context.Context, c *cluster, lists []*diagn
 
 func hasProblem(list *diagnose.NodeList) bool {
 	return slices.ContainsFunc(list.Items, func(n diagnose.Node) bool { return n.Problems() != "" })
-}
-
-// warnOfNodes says what somebody does not see who may not list nodes.
-func (p *plugin) warnOfNodes(o *objects) {
-	if !o.allNodes {
-		fmt.Fprintln(p.ErrOut, "warning: you may not list nodes, so that nodes without a name are not shown")
-	}
-}
-
-// untilInterrupted ends a watch with Ctrl-C, and silences client-go: a lost watch is reported as a problem.
-func untilInterrupted(ctx context.Context) (context.Context, context.CancelFunc) {
-	klog.SetLogger(klog.Logger{})
-	return signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 }
 
 // watchNodes prints all nodes of LocalServices, and then those that change.
@@ -207,9 +150,7 @@ func (p *nodesPrinter) watchNodes(ctx context.Context, o *objects) (failure erro
 		return err
 	}
 	p.warnOfNodes(o)
-	problems := p.problemPrinter()
-	o.follow(ctx, func(s snapshot) {
-		problems(s.Problems)
+	p.follow(ctx, o, func(s snapshot) {
 		if !s.Loaded {
 			return
 		}
@@ -231,22 +172,6 @@ func (p *nodesPrinter) gone(lists []*diagnose.NodeList) (gone []*diagnose.NodeLi
 		}
 	}
 	return gone
-}
-
-// problemPrinter returns a function that prints new problems, and prints when the earlier ones are over.
-func (p *plugin) problemPrinter() func([]string) {
-	var printed []string
-	return func(problems []string) {
-		for _, problem := range problems {
-			if !slices.Contains(printed, problem) {
-				fmt.Fprintln(p.ErrOut, "warning: "+words.Printable(problem))
-			}
-		}
-		if len(printed) > 0 && len(problems) == 0 {
-			fmt.Fprintln(p.ErrOut, "The watch continues.")
-		}
-		printed = problems
-	}
 }
 
 // reasonsHelp returns the reasons and what they mean.

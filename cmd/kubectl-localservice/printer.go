@@ -107,7 +107,7 @@ func (p *nodesPrinter) print(lists []*diagnose.NodeList) (err error) {
 		objects = append(objects, object)
 	}
 	object := map[string]any{"apiVersion": "v1", "kind": "List", "items": objects}
-	if !p.many {
+	if p.name != "" {
 		object = objects[0].(map[string]any)
 	}
 	if p.format != "yaml" { // The YAML printer separates lists; a JSONPath printer with a range works only once.
@@ -139,7 +139,7 @@ func (p *nodesPrinter) printMessages(lists []*diagnose.NodeList) {
 	}
 	for _, list := range lists {
 		for i, message := range strings.Split(list.Message, "\n") {
-			if p.many && message != "" {
+			if p.name == "" && message != "" {
 				message = list.Key() + ": " + message
 			}
 			p.printLine(fmt.Sprint("message", i), list, message)
@@ -155,7 +155,7 @@ func (p *nodesPrinter) printTable(lists []*diagnose.NodeList) error {
 		switch {
 		case p.allNamespaces:
 			prefix = list.Key() + " on "
-		case p.many:
+		case p.name == "":
 			prefix = list.LocalService + " on "
 		}
 		for i := range list.Items {
@@ -170,7 +170,7 @@ func (p *nodesPrinter) printTable(lists []*diagnose.NodeList) error {
 		fmt.Fprintln(p.ErrOut, words.Printable(line))
 	}
 	for _, list := range lists {
-		if !p.many || list.Summary.Problem != "" {
+		if p.name != "" || list.Summary.Problem != "" {
 			p.printLine("summary", list, summaryLine(list))
 		}
 	}
@@ -184,7 +184,7 @@ func (p *nodesPrinter) printRows(rows []row) (below []string, err error) {
 	}
 	isWide := p.format == "wide"
 	// The name follows from the columns before it or, if there is no room for it, from that of the node.
-	lines, room := p.linesOf(rows, !p.many || isWide)
+	lines, room := p.linesOf(rows, p.name != "" || isWide)
 	if room < reasonLength && !isWide {
 		lines, room = p.linesOf(rows, false)
 	}
@@ -283,12 +283,12 @@ func (p *nodesPrinter) linesOf(rows []row, withName bool) (lines []string, room 
 		room -= longest + gap
 	}
 	isWide, name := p.format == "wide", "NAME"
-	if !p.many && rows[0].list.Mode != v1alpha1.ModeHostnames {
+	if p.name != "" && rows[0].list.Mode != v1alpha1.ModeHostnames {
 		name = "SERVICE"
 	}
 	hasDNS := slices.ContainsFunc(rows, func(r row) bool { return r.list.DNS != nil })
 	add(p.allNamespaces, "NAMESPACE", func(r row) string { return r.list.Namespace })
-	add(p.many, "LOCALSERVICE", func(r row) string { return r.list.LocalService })
+	add(p.name == "", "LOCALSERVICE", func(r row) string { return r.list.LocalService })
 	add(true, "NODE", func(r row) string { return r.Node.Node })
 	add(withName, name, func(r row) string { return r.Name() })
 	add(isWide, "DNS-NAME", func(r row) string { return r.DNSName })

@@ -16,8 +16,9 @@ import (
 
 // viewFlags holds the flags of view.
 type viewFlags struct {
-	clusterDomain       string
-	allNamespaces, open bool
+	choice
+
+	open bool
 }
 
 func (p *plugin) viewCommand() *cobra.Command {
@@ -40,44 +41,25 @@ that for Nodes, the nodes that have a name are shown.`,
 
   # On a machine that you reach by ssh: forward the port, and open the address on your own
   ssh -L 40123:127.0.0.1:40123 bastion`,
-		Args:              withUsage(cobra.MaximumNArgs(1)),
-		ValidArgsFunction: p.complete(localServiceNames),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			name := ""
-			if len(args) > 0 {
-				name = argName(args[0])
-			}
-			return p.view(cmd.Context(), name, flags)
-		},
 	}
-	addClusterDomain(cmd, &flags.clusterDomain)
-	addAllNamespaces(cmd, &flags.allNamespaces)
+	flags.addTo(cmd, p, func(ctx context.Context) error { return p.view(ctx, flags) })
 	cmd.Flags().BoolVar(&flags.open, "open", false,
 		"Open the page in the browser, too. Other users of this machine may see its address in the list of "+
 			"processes.")
 	return cmd
 }
 
-func (p *plugin) view(ctx context.Context, name string, flags *viewFlags) error {
+func (p *plugin) view(ctx context.Context, flags *viewFlags) error {
 	ctx, cancel := untilInterrupted(ctx)
 	defer cancel()
-	c, err := p.connect()
+	o, _, err := p.objects(ctx, &flags.choice)
 	if err != nil {
 		return err
 	}
-	if err := c.inAllNamespaces(flags.allNamespaces, name); err != nil {
-		return err
-	}
-	if name != "" {
-		if _, err := c.localService(ctx, name); err != nil {
-			return err
-		}
-	}
-	o := c.newObjects(name, flags.clusterDomain)
 	if err := o.check(ctx); err != nil {
 		return err
 	}
-	scope := view.Scope{Context: p.contextName(), Namespace: c.namespace, Name: name, Kubectl: p.kubectl()}
+	scope := view.Scope{Context: p.contextName(), Namespace: o.namespace, Name: flags.name, Kubectl: p.kubectl()}
 	if !o.allNodes {
 		scope.Notice = "You may not list nodes: those without a name are not shown."
 	}
@@ -94,9 +76,7 @@ func (p *plugin) view(ctx context.Context, name string, flags *viewFlags) error 
 	}
 	running, ctx := errgroup.WithContext(ctx)
 	running.Go(func() error { return server.Run(ctx) })
-	problems := p.problemPrinter()
-	o.follow(ctx, func(s snapshot) {
-		problems(s.Problems)
+	p.follow(ctx, o, func(s snapshot) {
 		server.Publish(view.NewMatrix(s.Status, s.lists, inNamespace[corev1.Node](o.nodes, metav1.NamespaceAll)))
 	})
 	return running.Wait()

@@ -203,7 +203,7 @@ n3     demo-n3   0/0         gone: the LocalService does not give this name any 
 		p := newPlugin(genericiooptions.IOStreams{Out: &out, ErrOut: io.Discard})
 		flags := genericclioptions.NewPrintFlags("")
 		flags.OutputFormat = &format
-		printer, err := p.newNodesPrinter(&nodesFlags{output: flags})
+		printer, err := p.newNodesPrinter(&nodesFlags{choice: choice{name: "demo"}, output: flags})
 		if err != nil {
 			t.Fatal(err)
 		}

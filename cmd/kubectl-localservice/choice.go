@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/signal"
+	"slices"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/localservice-dev/local-service-controller/internal/words"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// choice holds which LocalServices nodes and view show: one, all of the namespace, or all.
+type choice struct {
+	name, clusterDomain string
+	allNamespaces       bool
+}
+
+// addTo makes a command take the choice from its arguments and flags.
+func (c *choice) addTo(cmd *cobra.Command, p *plugin, run func(context.Context) error) {
+	cmd.Args, cmd.ValidArgsFunction = withUsage(cobra.MaximumNArgs(1)), p.complete(localServiceNames)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			c.name = argName(args[0])
+		}
+		return run(cmd.Context())
+	}
+	cmd.Flags().StringVar(&c.clusterDomain, "cluster-domain", "cluster.local", "Domain of the cluster's DNS.")
+	cmd.Flags().BoolVarP(&c.allNamespaces, "all-namespaces", "A", false, "Show the LocalServices of all namespaces.")
+}
+
+// objects returns the sources of what is chosen and, of one LocalService, that.
+func (p *plugin) objects(ctx context.Context, chosen *choice) (o *objects, ls *v1alpha1.LocalService, err error) {
+	c, err := p.connect()
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case chosen.allNamespaces && chosen.name != "":
+		return nil, nil, errors.New("a name is one of a namespace: leave out either the name or -A")
+	case chosen.allNamespaces:
+		c.namespace = metav1.NamespaceAll
+	case chosen.name != "":
+		if ls, err = c.localService(ctx, chosen.name); err != nil {
+			return nil, nil, err
+		}
+	}
+	return c.newObjects(chosen.name, chosen.clusterDomain), ls, nil
+}
+
+// warnOfNodes says what somebody does not see who may not list nodes.
+func (p *plugin) warnOfNodes(o *objects) {
+	if !o.allNodes {
+		fmt.Fprintln(p.ErrOut, "warning: you may not list nodes, so that nodes without a name are not shown")
+	}
+}
+
+// untilInterrupted ends a watch with Ctrl-C, and silences client-go: a lost watch is reported as a problem.
+func untilInterrupted(ctx context.Context) (context.Context, context.CancelFunc) {
+	klog.SetLogger(klog.Logger{})
+	return signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+}
+
+// follow reports snapshots until ctx is done. It prints new problems, and when the earlier ones are over.
+func (p *plugin) follow(ctx context.Context, o *objects, report func(snapshot)) {
+	var printed []string
+	o.follow(ctx, func(s snapshot) {
+		for _, problem := range s.Problems {
+			if !slices.Contains(printed, problem) {
+				fmt.Fprintln(p.ErrOut, "warning: "+words.Printable(problem))
+			}
+		}
+		if len(printed) > 0 && len(s.Problems) == 0 {
+			fmt.Fprintln(p.ErrOut, "The watch continues.")
+		}
+		printed = s.Problems
+		report(s)
+	})
+}
