@@ -69,15 +69,8 @@ type Column struct {
 
 // Cell holds the state of a LocalService on a node, or in a group of nodes.
 type Cell struct {
-	State diagnose.State `json:"state"`
-	// Ready and Total count endpoints.
-	Ready int `json:"ready"`
-	Total int `json:"total"`
-	// Cells with the same Reason and Cause have the same problem. Act says what to do, and Message all in words.
-	Reason  diagnose.Reason `json:"reason,omitempty"`
-	Cause   string          `json:"cause,omitempty"`
-	Act     string          `json:"act,omitempty"`
-	Message string          `json:"message,omitempty"`
+	diagnose.Finding
+	diagnose.Endpoints
 }
 
 // Update holds one event of the stream that the page reads.
@@ -125,8 +118,7 @@ func NewColumn(list *diagnose.NodeList) *Column {
 		Cells: make(map[string]*Cell, len(list.Items))}
 	for i := range list.Items {
 		n := &list.Items[i]
-		c.Cells[Row(list, n)] = &Cell{State: n.State, Ready: n.Endpoints.Ready, Total: n.Endpoints.Total,
-			Reason: n.Reason, Cause: n.Cause, Act: n.Act, Message: n.Message}
+		c.Cells[Row(list, n)] = &Cell{n.Finding, n.Endpoints}
 	}
 	return c
 }

@@ -54,13 +54,15 @@ func TestUpdates(t *testing.T) {
 	want := []Update{
 		{Gone: []string{"default/gone"}},
 		{Columns: column("demo", "", map[string]*Cell{
-			"n2": {State: diagnose.Down, Total: 1, Reason: diagnose.PodsNotReady, Cause: "exit code 1"},
+			"n2": {diagnose.Finding{State: diagnose.Down, Reason: diagnose.PodsNotReady, Cause: "exit code 1"},
+				diagnose.Endpoints{Total: 1}},
 			"n3": nil,
-			"n4": {State: diagnose.Degraded, Ready: 1, Total: 2, Reason: diagnose.PodsNotReady},
+			"n4": {diagnose.Finding{State: diagnose.Degraded, Reason: diagnose.PodsNotReady},
+				diagnose.Endpoints{Ready: 1, Total: 2}},
 		})},
 		{Columns: column("new", "zone", map[string]*Cell{
-			"zone=a": {State: diagnose.Healthy, Ready: 2, Total: 2},
-			"n9":     {State: diagnose.Empty, Reason: diagnose.NodeWithoutName},
+			"zone=a": {diagnose.Finding{State: diagnose.Healthy}, diagnose.Endpoints{Ready: 2, Total: 2}},
+			"n9":     {Finding: diagnose.Finding{State: diagnose.Empty, Reason: diagnose.NodeWithoutName}},
 		})},
 		{Status: &Status{Loaded: true, Problems: []string{"no"}}},
 	}
