@@ -3,12 +3,21 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
+	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
 
+	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	clientset "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned"
 )
@@ -66,4 +75,115 @@ func known(err error) error {
 			"install.yaml of a release or its Helm chart: %w", err)
 	}
 	return err
+}
+
+const (
+	// leaseName is the default name of the controller's Lease.
+	leaseName = "local-service-controller"
+	// renewals is how often a controller that runs renews its Lease while the Lease lasts, at least.
+	renewals = 5
+	// longestLease bounds how long a Lease is waited for, whatever it says.
+	longestLease = time.Minute
+	// clockSkew is by how much the clocks of machines may differ. A Lease that was renewed later is not a controller's.
+	clockSkew = 5 * time.Minute
+)
+
+// controller finds out from the controller's Lease whether it runs, the zero value if that cannot be known: a
+// controller outside the cluster has none, and many users may not read it. The clocks of this machine and of the
+// controller may differ, so a Lease that seems to be old is read again after it should have been renewed.
+func (c *cluster) controller(ctx context.Context) diagnose.Controller {
+	lease := c.lease(ctx)
+	if lease == nil {
+		return diagnose.Controller{}
+	}
+	holder, _, _ := strings.Cut(ptr.Deref(lease.Spec.HolderIdentity, ""), "_")
+	if len(content.IsDNS1123Subdomain(holder)) > 0 {
+		holder = "POD" // Messages have commands to copy, and whoever may write Leases can write anything here.
+	}
+	found := diagnose.Controller{Namespace: lease.Namespace, Name: lease.Name, Holder: holder,
+		Renewed: lease.Spec.RenewTime.Time}
+	lasts := time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second
+	if time.Since(found.Renewed) <= lasts {
+		return found
+	}
+	wait(ctx, min(max(lasts, renewals*time.Second), longestLease)/renewals)
+	again := c.lease(ctx)
+	found.Stopped = again != nil && again.Spec.RenewTime.Equal(lease.Spec.RenewTime)
+	return found
+}
+
+// lease returns the controller's Lease, nil if there is none: the one where the documents install it, otherwise the one
+// that was renewed last, of those with its name.
+func (c *cluster) lease(ctx context.Context) (newest *coordinationv1.Lease) {
+	named := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, leaseName).String()}
+	for _, namespace := range []string{metav1.NamespaceAll, diagnose.UsualNamespace} {
+		list, err := c.kube.CoordinationV1().Leases(namespace).List(ctx, named)
+		if err != nil {
+			continue // The user may be allowed to read those of one namespace.
+		}
+		for i := range list.Items {
+			lease := &list.Items[i]
+			if lease.Name != leaseName || lease.Spec.RenewTime == nil ||
+				time.Until(lease.Spec.RenewTime.Time) > clockSkew {
+				continue
+			}
+			if lease.Namespace == diagnose.UsualNamespace {
+				return lease
+			}
+			if newest == nil || newest.Spec.RenewTime.Before(lease.Spec.RenewTime) {
+				newest = lease
+			}
+		}
+		return newest
+	}
+	return nil
+}
+
+const (
+	// aroundLasts is for how long a watch keeps what it has seen around a LocalService.
+	aroundLasts = time.Minute
+	// aroundTimeout bounds how long a look around takes: the nodes are not shown before it ends.
+	aroundTimeout = 5 * time.Second
+	// aroundLimit is how many objects of each kind a look around reads.
+	aroundLimit = 500
+)
+
+// lookAround looks around a LocalService that has no pods: for what would make them, and for others like them. What the
+// user may not read is left out.
+func (c *cluster) lookAround(ctx context.Context, ls *v1alpha1.LocalService) *diagnose.Around {
+	ctx, cancel := context.WithTimeout(ctx, aroundTimeout)
+	defer cancel()
+	out, opts, apps := &diagnose.Around{}, metav1.ListOptions{Limit: aroundLimit}, c.kube.AppsV1()
+	add := func(kind, name string, template labels.Set, replicas int32) {
+		out.Workloads = append(out.Workloads, diagnose.Workload{Kind: kind, Name: name, Labels: template,
+			Replicas: replicas})
+	}
+	// Each of these may fail without the others.
+	deployments, err := apps.Deployments(ls.Namespace).List(ctx, opts)
+	for i := 0; err == nil && i < len(deployments.Items); i++ {
+		d := &deployments.Items[i]
+		add("Deployment", d.Name, d.Spec.Template.Labels, ptr.Deref(d.Spec.Replicas, 1))
+	}
+	statefulSets, err := apps.StatefulSets(ls.Namespace).List(ctx, opts)
+	for i := 0; err == nil && i < len(statefulSets.Items); i++ {
+		s := &statefulSets.Items[i]
+		add("StatefulSet", s.Name, s.Spec.Template.Labels, ptr.Deref(s.Spec.Replicas, 1))
+	}
+	daemonSets, err := apps.DaemonSets(ls.Namespace).List(ctx, opts)
+	for i := 0; err == nil && i < len(daemonSets.Items); i++ {
+		d := &daemonSets.Items[i]
+		add("DaemonSet", d.Name, d.Spec.Template.Labels, d.Status.DesiredNumberScheduled)
+	}
+	pods, err := c.kube.CoreV1().Pods(ls.Namespace).List(ctx, opts)
+	for i := 0; err == nil && i < len(pods.Items); i++ {
+		out.Pods = append(out.Pods, pods.Items[i].Labels)
+	}
+	opts.LabelSelector = selectorOf(ls.Spec.Selector).String()
+	elsewhere, err := c.kube.CoreV1().Pods(metav1.NamespaceAll).List(ctx, opts)
+	namespaces := sets.New[string]()
+	for i := 0; err == nil && i < len(elsewhere.Items); i++ {
+		namespaces.Insert(elsewhere.Items[i].Namespace)
+	}
+	out.Namespaces = sets.List(namespaces.Delete(ls.Namespace))
+	return out
 }

@@ -54,7 +54,7 @@ type objects struct {
 
 	localServices, nodes, services, endpointSlices, pods *source
 
-	around around
+	around *utilcache.Expiring // by namespace, name and selector
 	wake   chan struct{}
 
 	mu         sync.Mutex
@@ -80,7 +80,7 @@ type snapshot struct {
 // newObjects makes the sources for one LocalService of the namespace or, without a name, for all.
 func (c *cluster) newObjects(name, clusterDomain string) *objects {
 	o := &objects{cluster: c, clusterDomain: clusterDomain, allNodes: true, withPods: true,
-		wake: make(chan struct{}, 1), problems: map[string]string{}, around: around{c, utilcache.NewExpiring()}}
+		wake: make(chan struct{}, 1), problems: map[string]string{}, around: utilcache.NewExpiring()}
 	only := ""
 	if name != "" {
 		only = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
@@ -254,11 +254,18 @@ func (o *objects) input(namespace string) diagnose.Input {
 	}
 }
 
+// list returns the findings about a LocalService. If that has no pod, what is around it is at most a minute old.
 func (o *objects) list(ctx context.Context, ls *v1alpha1.LocalService, in diagnose.Input) *diagnose.NodeList {
 	in.LocalService = ls
 	isSelected := func(p *corev1.Pod) bool { return plan.SelectsPod(ls, labels.Set(p.Labels)) }
 	if o.withPods && !slices.ContainsFunc(in.Pods, isSelected) {
-		in.Around = o.around.of(ctx, ls)
+		key := cache.MetaObjectToName(ls).String() + " " + labels.FormatLabels(ls.Spec.Selector)
+		seen, found := o.around.Get(key)
+		if !found {
+			seen = o.lookAround(ctx, ls)
+			o.around.Set(key, seen, aroundLasts)
+		}
+		in.Around = seen.(*diagnose.Around)
 	}
 	return diagnose.Nodes(in)
 }

@@ -195,8 +195,8 @@ type Controller struct {
 	Stopped bool
 }
 
-// usualNamespace is where the controller is installed according to its documents.
-const usualNamespace = "local-service-system"
+// UsualNamespace is where the controller is installed according to its documents.
+const UsualNamespace = "local-service-system"
 
 // Stops says that the controller does not seem to run, and how to look; "" if it runs, or if that is not known. With a
 // zero now it names the time, which stays the same.
@@ -226,7 +226,7 @@ func whyNotActed(f *facts, waits bool) string {
 		return ""
 	case c.Name == "":
 		return fmt.Sprintf("No controller has acted on the latest change. See whether it runs, and whether it watches "+
-			"namespace %s (-namespaces): kubectl get pods -n %s", namespace, usualNamespace)
+			"namespace %s (-namespaces): kubectl get pods -n %s", namespace, UsualNamespace)
 	}
 	return fmt.Sprintf("No controller has acted on the latest change, although one runs. See whether it watches "+
 		"namespace %s (-namespaces) and labels pods (-label-pods), and its log: kubectl logs -n %s %s", namespace,

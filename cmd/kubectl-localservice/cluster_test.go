@@ -45,14 +45,14 @@ func TestLease(t *testing.T) {
 		"renewed":               {[]runtime.Object{lease("ops", -time.Minute)}, nil, "ops", false},
 		"renewed in the future": {[]runtime.Object{lease("ops", -24*time.Hour)}, nil, "", false}, // by no controller
 		"that of the documents comes first": {[]runtime.Object{lease("a", -time.Minute),
-			lease(leaseNamespace, time.Hour)}, nil, leaseNamespace, true},
+			lease(diagnose.UsualNamespace, time.Hour)}, nil, diagnose.UsualNamespace, true},
 		"not renewed": {[]runtime.Object{lease("ops", time.Hour)}, nil, "ops", true},
 		"one of two is renewed": {[]runtime.Object{lease("a", time.Hour), lease("b", -time.Minute),
 			lease("c", time.Hour)}, nil, "b", false},
 		"renewed, by its clock": {nil, later(lease("ops", time.Hour), lease("ops", time.Hour-time.Second)), "ops", false},
-		"not allowed":           {[]runtime.Object{lease(leaseNamespace, 0)}, only("none"), "", false},
-		"allowed in a namespace": {[]runtime.Object{lease(leaseNamespace, time.Hour)}, only(leaseNamespace),
-			leaseNamespace, true},
+		"not allowed":           {[]runtime.Object{lease(diagnose.UsualNamespace, 0)}, only("none"), "", false},
+		"allowed in a namespace": {[]runtime.Object{lease(diagnose.UsualNamespace, time.Hour)}, only(diagnose.UsualNamespace),
+			diagnose.UsualNamespace, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
