@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	_ "embed"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,30 +10,6 @@ import (
 
 // completionTimeout bounds how long a shell waits after the Tab key.
 const completionTimeout = 5 * time.Second
-
-// completionScript makes kubectl complete the arguments of this plugin.
-//
-//go:embed kubectl_complete-localservice
-var completionScript string
-
-func (p *plugin) completionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "completion",
-		Short: "Print the script that lets kubectl complete this plugin's arguments",
-		Long: `Print the script that lets kubectl complete this plugin's arguments. It works in every shell in which
-kubectl's own completion works, and must be an executable file named kubectl_complete-localservice in a directory of
-$PATH.`,
-		Example: `  # Install it beside the plugin
-  kubectl localservice completion > ~/.local/bin/kubectl_complete-localservice
-  chmod +x ~/.local/bin/kubectl_complete-localservice`,
-		Args:              withUsage(cobra.ExactArgs(0)),
-		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprint(p.Out, completionScript)
-			return err
-		},
-	}
-}
 
 // choices returns what an argument may be, given those before it.
 type choices func(ctx context.Context, c *cluster, args []string) ([]string, error)

@@ -45,10 +45,12 @@ func (p *plugin) run(args []string) int {
 		Short: "Look into LocalServices, node by node",
 		Long: "A LocalService gives every node, or group of nodes, a name of its own. This plugin shows what answers " +
 			"on each and, if nothing does, why. All commands but create only read.",
-		Version:       version.Get().GitVersion,
-		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl localservice"},
-		SilenceErrors: true, // They are printed below.
-		SilenceUsage:  true,
+		Version:     version.Get().GitVersion,
+		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl localservice"},
+		// kubectl completes its plugins, by a script in the archive.
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+		SilenceErrors:     true, // They are printed below.
+		SilenceUsage:      true,
 	}
 	root.SetArgs(args)
 	root.SetIn(p.In)
@@ -56,16 +58,7 @@ func (p *plugin) run(args []string) int {
 	root.SetErr(p.ErrOut)
 	root.SetFlagErrorFunc(usageError)
 	p.config.AddFlags(root.PersistentFlags())
-	root.AddCommand(p.nodesCommand(), p.viewCommand(), p.urlCommand(), p.createCommand(), p.completionCommand(),
-		&cobra.Command{
-			Use:               "version",
-			Short:             "Print the version of this plugin",
-			Args:              withUsage(cobra.ExactArgs(0)),
-			ValidArgsFunction: cobra.NoFileCompletions,
-			Run: func(*cobra.Command, []string) {
-				fmt.Fprintln(p.Out, "kubectl localservice version", root.Version)
-			},
-		})
+	root.AddCommand(p.nodesCommand(), p.viewCommand(), p.urlCommand(), p.createCommand())
 	if err := root.Execute(); err != nil {
 		message := explained(err).Error()
 		if _, isRemote := errors.AsType[*apierrors.StatusError](err); isRemote {

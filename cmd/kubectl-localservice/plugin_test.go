@@ -67,8 +67,6 @@ n2:PodsNotReady/n3:NoPods/n4:ServiceMissing/n5:NameConflict/`,
 		"__complete url nix n":   "\n:4\n",
 		"__complete view d":      "\ndemo\n:4\n",
 		"__complete view demo ":  "\n:4\n",
-		"__complete completion ": "\n:4\n",
-		"completion":             "\n#!/bin/sh\nexec kubectl-localservice __complete \"$@\"\n",
 	})
 }
 
@@ -353,7 +351,6 @@ func TestErrors(t *testing.T) {
 		{args: "nodes demo demo", want: "at most 1 arg…Usage: kubectl localservice nodes [NAME]"},
 		{args: "nodes demo -A", want: "leave out either the name or -A"},
 		{args: "url demo", want: "received 1\nUsage: kubectl localservice url NAME NODE"},
-		{args: "version demo", want: "received 1\nUsage"},
 		{args: "nodes demo --frob", want: "unknown flag: --frob…See 'kubectl localservice nodes -h'"},
 		{args: "frob", want: `unknown command "frob" for "kubectl localservice"`},
 		{args: "nodes demo -o xml", want: `output format "xml", allowed formats are: …,json,…,yaml`},
