@@ -47,6 +47,8 @@ type Input struct {
 // those that may be its own.
 type facts struct {
 	Input
+
+	told time.Time // Now, zero if texts are Stable
 	// ready is the condition Ready, and refusal its message while it says why something is not written for this spec.
 	ready        metav1.Condition
 	refusal      string
@@ -91,6 +93,9 @@ func newFacts(in Input) *facts {
 	ls := in.LocalService
 	f := &facts{Input: in, services: map[string]*corev1.Service{}, tolerated: map[string]bool{},
 		ready: ptr.Deref(meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionReady), metav1.Condition{})}
+	if !in.Stable {
+		f.told = in.Now
+	}
 	if ls.Spec.Mode == v1alpha1.ModeHostnames {
 		f.purpose = plan.Published
 	}
@@ -147,13 +152,11 @@ func Trim(object any) (any, error) {
 	}
 	switch o := object.(type) {
 	case *corev1.Pod:
-		spec := corev1.PodSpec{NodeName: o.Spec.NodeName, Tolerations: o.Spec.Tolerations}
-		for i := range o.Spec.Containers {
-			c := &o.Spec.Containers[i]
-			spec.Containers = append(spec.Containers,
-				corev1.Container{Ports: c.Ports, Command: c.Command, Args: c.Args, Env: c.Env})
+		for i, c := range o.Spec.Containers {
+			o.Spec.Containers[i] = corev1.Container{Ports: c.Ports, Command: c.Command, Args: c.Args, Env: c.Env}
 		}
-		o.Annotations, o.Spec = nil, spec
+		o.Annotations, o.Spec = nil, corev1.PodSpec{NodeName: o.Spec.NodeName, Tolerations: o.Spec.Tolerations,
+			Containers: o.Spec.Containers}
 	case *corev1.Node:
 		conditions := o.Status.Conditions
 		for i := range conditions {

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
@@ -64,12 +65,8 @@ func whyNoNames(f *facts) string {
 	case !plan.HasNodeSelector(ls):
 		return "There is no node."
 	}
-	message, kept := "No node matches "+plan.NodeSelection(ls), 0
-	for _, service := range f.services {
-		if metav1.IsControlledBy(service, ls) {
-			kept++
-		}
-	}
+	message := "No node matches " + plan.NodeSelection(ls)
+	kept := len(only(f.Services, func(s *corev1.Service) bool { return metav1.IsControlledBy(s, ls) }))
 	switch {
 	case kept > 0 && f.hostnames != nil:
 		message += ", and the controller removes no published name"
@@ -206,7 +203,7 @@ func (c *Controller) Stops(now time.Time) string {
 	}
 	renewed := "at " + c.Renewed.UTC().Format(time.DateTime) + " UTC"
 	if !now.IsZero() {
-		renewed = strings.TrimPrefix(since(metav1.NewTime(c.Renewed), now, false), "for ") + " ago"
+		renewed = duration.HumanDuration(max(now.Sub(c.Renewed), 0)) + " ago"
 	}
 	return fmt.Sprintf("The controller does not seem to run: Lease %s/%s was last renewed %s. See whether its pods "+
 		"run, and in their log what they wait for: kubectl get pods -n %s", c.Namespace, c.Name, renewed, c.Namespace)
@@ -215,11 +212,8 @@ func (c *Controller) Stops(now time.Time) string {
 // whyNotActed says that no controller has acted on a LocalService, and how to look; "" if one has. Of the findings,
 // those that wait for it count.
 func whyNotActed(f *facts, waits bool) string {
-	c, namespace, now := &f.Controller, f.LocalService.Namespace, f.Now
-	if f.Stable {
-		now = time.Time{}
-	}
-	switch stops := c.Stops(now); {
+	c, namespace := &f.Controller, f.LocalService.Namespace
+	switch stops := c.Stops(f.told); {
 	case stops != "":
 		return stops
 	case !waits && !isUnobserved(f.LocalService):

@@ -64,12 +64,12 @@ func podOf(object *corev1.Pod, f *facts) *pod {
 	for _, ip := range object.Status.PodIPs {
 		p.addresses = append(p.addresses, ip.IP)
 	}
-	p.Reason, p.cause, p.note = whyNotReady(object, f.Now, f.Stable)
+	p.Reason, p.cause, p.note = whyNotReady(object, f)
 	if p.Ready = p.Reason == ""; !p.Ready && p.cause == "" {
 		p.cause = "not ready"
 		if node := f.nodes[nodeName]; node != nil && unreadiness(node) != nil {
 			p.cause = "its node " + nodeName + " is NotReady"
-			p.note = since(unreadiness(node).LastTransitionTime, f.Now, f.Stable)
+			p.note = since(unreadiness(node).LastTransitionTime, f.told)
 		}
 	}
 	p.Reason, p.Message = own(p.Reason), p.cause
@@ -81,7 +81,7 @@ func podOf(object *corev1.Pod, f *facts) *pod {
 
 // whyNotReady says why a pod is not ready: in a word that stays the same while the cause does, in words for people, and
 // what else is known. Without a cause, its kubelet does not say why. All are "" if it is ready.
-func whyNotReady(p *corev1.Pod, now time.Time, stable bool) (word, cause, note string) {
+func whyNotReady(p *corev1.Pod, f *facts) (word, cause, note string) {
 	conditions := map[corev1.PodConditionType]corev1.PodCondition{}
 	for _, c := range p.Status.Conditions {
 		conditions[c.Type] = c
@@ -108,7 +108,7 @@ func whyNotReady(p *corev1.Pod, now time.Time, stable bool) (word, cause, note s
 		return ""
 	}
 	for i := range containers {
-		if word, cause, note = whyNotRunning(&containers[i], i < inits, now); word != "" {
+		if word, cause, note = whyNotRunning(&containers[i], i < inits, f.Now); word != "" {
 			return word, in(i) + elide(cause, p), note
 		}
 	}
@@ -118,7 +118,7 @@ func whyNotReady(p *corev1.Pod, now time.Time, stable bool) (word, cause, note s
 			probe = "its startup probe has not succeeded"
 		}
 		if !c.Ready && c.State.Running != nil {
-			return ProbeFails, in(i) + probe, sinceItRuns(c, now, stable)
+			return ProbeFails, in(i) + probe, sinceItRuns(c, f.told)
 		}
 	}
 	if p.Spec.NodeName == "" {
@@ -172,9 +172,9 @@ func crashOf(c *corev1.ContainerStatus, ended *corev1.ContainerStateTerminated) 
 }
 
 // sinceItRuns says how long a container has run, and how it ended before.
-func sinceItRuns(c *corev1.ContainerStatus, now time.Time, stable bool) string {
+func sinceItRuns(c *corev1.ContainerStatus, now time.Time) string {
 	var parts []string
-	if began := since(c.State.Running.StartedAt, now, stable); began != "" {
+	if began := since(c.State.Running.StartedAt, now); began != "" {
 		parts = append(parts, "has run "+began)
 	}
 	if last := c.LastTerminationState.Terminated; last != nil {

@@ -189,7 +189,7 @@ func sinceNotReady(n *name) string {
 			latest = began
 		}
 	}
-	return since(latest, n.Now, n.Stable)
+	return since(latest, n.told)
 }
 
 // aboutUnready names the pods with the cause of the first one, and then the others with theirs.
@@ -271,13 +271,12 @@ func own(text string) string {
 	return words.Cut(words.Printable(strings.Join(strings.Fields(text), " ")), ownLength)
 }
 
-// since says for how long something has been so or, if the text must stay the same, since when; "" if that is not
-// known.
-func since(t metav1.Time, now time.Time, stable bool) string {
+// since says for how long something has been so or, with a zero now, since when; "" if that is not known.
+func since(t metav1.Time, now time.Time) string {
 	switch {
 	case t.Unix() <= 0:
 		return ""
-	case stable || now.IsZero():
+	case now.IsZero():
 		return "since " + t.UTC().Format(time.DateTime) + " UTC"
 	}
 	return "for " + duration.HumanDuration(max(now.Sub(t.Time), 0))
