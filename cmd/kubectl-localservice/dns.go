@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -33,48 +34,45 @@ const (
 // knownName exists in every cluster. The cluster's domain follows it.
 const knownName = "kubernetes.default.svc."
 
-// withDNS returns the lists with the answers of the cluster's DNS for their names, and a warning about all names. If no
+// askDNS adds to lists the answers of the cluster's DNS for their names, and returns a warning about all names. If no
 // pod of DNS is ready, no name has an answer.
-func (c *cluster) withDNS(ctx context.Context, lists []*diagnose.NodeList, flags *nodesFlags) ([]*diagnose.NodeList,
-	string, error) {
+func (c *cluster) askDNS(ctx context.Context, lists []*diagnose.NodeList, flags *nodesFlags) (warning string,
+	err error) {
 	ctx, cancel := context.WithTimeout(ctx, dnsTimeout)
 	defer cancel()
 	server, address, err := c.connectDNS(ctx, flags.dnsService)
 	if err != nil {
-		return lists, "", fmt.Errorf("--dns: %w", err)
+		return "", fmt.Errorf("--dns: %w", err)
 	}
 	known := knownName + flags.clusterDomain
-	names := []string{known}
+	replies := map[string]*diagnose.DNSReply{known: {}}
 	for _, list := range lists {
 		for i := range list.Items {
 			if name := list.Items[i].DNSName; name != "" {
-				names = append(names, name)
+				replies[name] = &diagnose.DNSReply{}
 			}
 		}
 	}
-	replies := map[string]diagnose.DNSReply{}
 	if address == "" {
-		for _, name := range names {
-			replies[name] = diagnose.DNSReply{Failure: "no pod of it is ready"}
+		for _, reply := range replies {
+			reply.Failure = "no pod of it is ready"
 		}
 	} else {
-		replies = askDNS(ctx, address, names)
+		askForAll(ctx, address, replies)
 	}
-	if !slices.ContainsFunc(names, func(name string) bool {
-		return len(replies[name].Addresses) > 0 || replies[name].Failure != ""
+	if !slices.ContainsFunc(slices.Collect(maps.Values(replies)), func(reply *diagnose.DNSReply) bool {
+		return len(reply.Addresses) > 0 || reply.Failure != ""
 	}) {
-		return lists, "", fmt.Errorf("--dns: the cluster's DNS (pod %s) has no address for any of the names, nor for "+
-			"%s (it says %s): either %s is not the domain of the cluster, which the line \"search\" of "+
-			"/etc/resolv.conf in any pod ends with (set --cluster-domain), or the server has not reached the API "+
-			"server", server.Pod, known, replies[known].Code, flags.clusterDomain)
+		return "", fmt.Errorf("--dns: the cluster's DNS (pod %s) has no address for any of the names, nor for %s (it "+
+			"says %s): either %s is not the domain of the cluster, which the line \"search\" of /etc/resolv.conf in "+
+			"any pod ends with (set --cluster-domain), or the server has not reached the API server", server.Pod,
+			known, replies[known].Code, flags.clusterDomain)
 	}
-	warning := server.Message
-	out := make([]*diagnose.NodeList, len(lists))
-	for i, list := range lists {
-		out[i] = diagnose.WithDNS(list, server, replies)
-		warning = cmp.Or(warning, out[i].DNS.Message)
+	for _, list := range lists {
+		diagnose.AddDNS(list, server, replies)
+		warning = cmp.Or(warning, list.DNS.Message)
 	}
-	return out, warning, nil
+	return cmp.Or(server.Message, warning), nil
 }
 
 // connectDNS finds a pod of the cluster's DNS server and returns an address on this machine that leads to it; "" if no
@@ -141,31 +139,23 @@ func dnsPod(endpointSlices []discoveryv1.EndpointSlice) (pod string, port int32,
 	return "", 0, hasReady
 }
 
-// askDNS asks a server for the addresses of names, many at a time.
-func askDNS(ctx context.Context, server string, names []string) map[string]diagnose.DNSReply {
-	replies := make([]diagnose.DNSReply, len(names))
+// askForAll asks a server for the addresses of names, many at a time, and fills in the replies.
+func askForAll(ctx context.Context, server string, replies map[string]*diagnose.DNSReply) {
 	var asking errgroup.Group
 	asking.SetLimit(dnsConnections)
-	for start := 0; start < len(names); start += namesPerConnection {
-		end := min(start+namesPerConnection, len(names))
+	for names := range slices.Chunk(slices.Collect(maps.Keys(replies)), namesPerConnection) {
 		asking.Go(func() error {
-			askOnConnection(ctx, server, names[start:end], replies[start:end])
+			askOnConnection(ctx, server, names, replies)
 			return nil
 		})
 	}
 	_ = asking.Wait() // Failures are in the replies.
-	byName := make(map[string]diagnose.DNSReply, len(names))
-	for i, name := range names {
-		byName[name] = replies[i]
-	}
-	return byName
 }
 
-// askOnConnection asks for names on one connection, all at once, and fills in their replies.
-func askOnConnection(ctx context.Context, server string, names []string, replies []diagnose.DNSReply) {
+// askOnConnection asks for names on one connection, all at once.
+func askOnConnection(ctx context.Context, server string, names []string, replies map[string]*diagnose.DNSReply) {
 	ctx, cancel := context.WithTimeout(ctx, dnsReplyTimeout)
 	defer cancel()
-	types := []uint16{dns.TypeA, dns.TypeAAAA}
 	pending := map[uint16]*diagnose.DNSReply{} // by the ID of the query
 	connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", server)
 	if err == nil {
@@ -173,11 +163,11 @@ func askOnConnection(ctx context.Context, server string, names []string, replies
 		defer context.AfterFunc(ctx, func() { _ = connection.Close() })()
 	}
 	conn := &dns.Conn{Conn: connection}
-	for i, name := range names {
-		for _, t := range types {
+	for _, name := range names {
+		for _, t := range []uint16{dns.TypeA, dns.TypeAAAA} {
 			question := new(dns.Msg).SetQuestion(dns.Fqdn(name), t)
 			question.Id = uint16(len(pending))
-			pending[question.Id] = &replies[i]
+			pending[question.Id] = replies[name]
 			if err == nil {
 				err = conn.WriteMsg(question)
 			}

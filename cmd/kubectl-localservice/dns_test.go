@@ -17,6 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
 )
 
 // dnsServer is a DNS server on this machine, over TCP only.
@@ -161,16 +163,16 @@ func TestKubeDNS(t *testing.T) {
 
 // TestManyNames: each connection has few queries, and no name is lost between two connections.
 func TestManyNames(t *testing.T) {
-	names, records := []string{}, map[string][]string{}
+	replies, records := map[string]*diagnose.DNSReply{}, map[string][]string{}
 	for i := range 1000 {
 		name := fmt.Sprintf("n%d.example.org", i)
-		names = append(names, name)
+		replies[name] = &diagnose.DNSReply{}
 		records[name+"."] = []string{fmt.Sprintf("10.0.%d.%d", i/256, i%256)}
 	}
 	s := newDNSServer(t, records)
-	replies := askDNS(t.Context(), s.address, names)
-	for _, name := range names {
-		if got := replies[name]; got.Failure != "" || !slices.Equal(got.Addresses, records[name+"."]) {
+	askForAll(t.Context(), s.address, replies)
+	for name, got := range replies {
+		if got.Failure != "" || !slices.Equal(got.Addresses, records[name+"."]) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
@@ -198,7 +200,9 @@ func TestNoDNS(t *testing.T) {
 		}
 	}()
 	ask := func(ctx context.Context) string {
-		return askDNS(ctx, listener.Addr().String(), []string{"n1"})["n1"].Failure
+		reply := &diagnose.DNSReply{}
+		askForAll(ctx, listener.Addr().String(), map[string]*diagnose.DNSReply{"n1": reply})
+		return reply.Failure
 	}
 	go func() { _ = (<-accepted).(*net.TCPConn).CloseWrite() }()
 	if got := ask(t.Context()); got != "EOF" {

@@ -116,10 +116,10 @@ func (p *nodesPrinter) printOnce(ctx context.Context, c *cluster, lists []*diagn
 		fmt.Fprintln(p.ErrOut, "There is no LocalService here.")
 		return nil
 	}
+	var warning string
 	var notAsked error
 	if p.dns {
-		var warning string
-		if lists, warning, notAsked = c.withDNS(ctx, lists, p.nodesFlags); warning != "" {
+		if warning, notAsked = c.askDNS(ctx, lists, p.nodesFlags); warning != "" {
 			fmt.Fprintln(p.ErrOut, "warning: "+words.Printable(warning))
 		}
 	}

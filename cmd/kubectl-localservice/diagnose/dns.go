@@ -61,14 +61,13 @@ type DNSReply struct {
 	Failure string
 }
 
-// WithDNS returns a list with the replies of a DNS server, by DNSName, compared with what they should be.
-func WithDNS(list *NodeList, server DNSServer, replies map[string]DNSReply) *NodeList {
-	out := *list
+// AddDNS adds to a list the replies of a DNS server, by DNSName, compared with what they should be.
+func AddDNS(list *NodeList, server DNSServer, replies map[string]*DNSReply) {
 	if server.KubeDNS && list.Mode == v1alpha1.ModeHostnames {
 		server.Message = "The cluster's DNS is kube-dns (pod " + server.Pod + "), which does not read " +
 			"EndpointSlices: no name of a LocalService of mode Hostnames resolves there. Use mode Services, or CoreDNS."
 	}
-	out.DNS = &server
+	list.DNS = &server
 	nodesOf := map[string][]string{} // by address
 	for i := range list.Items {
 		n := &list.Items[i]
@@ -76,18 +75,15 @@ func WithDNS(list *NodeList, server DNSServer, replies map[string]DNSReply) *Nod
 			nodesOf[address] = append(nodesOf[address], n.Node)
 		}
 	}
-	out.Items = slices.Clone(list.Items)
-	for i := range out.Items {
-		n := &out.Items[i]
-		if reply, asked := replies[n.DNSName]; asked && n.DNSName != "" {
-			n.DNS = n.compareDNS(reply, nodesOf)
+	for i := range list.Items {
+		if reply := replies[list.Items[i].DNSName]; reply != nil {
+			list.Items[i].DNS = list.Items[i].compareDNS(reply, nodesOf)
 		}
 	}
-	return &out
 }
 
 // compareDNS compares a reply with the addresses that the name should have.
-func (n *Node) compareDNS(reply DNSReply, nodesOf map[string][]string) *DNSAnswer {
+func (n *Node) compareDNS(reply *DNSReply, nodesOf map[string][]string) *DNSAnswer {
 	got, want := sets.New(reply.Addresses...), sets.New(n.DNSAddresses...)
 	a, unexpected := &DNSAnswer{Addresses: sets.List(got)}, sets.List(got.Difference(want))
 	var others []string // of another node

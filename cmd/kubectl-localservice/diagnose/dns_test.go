@@ -55,13 +55,12 @@ func TestCompareDNS(t *testing.T) {
 				c.reply.Code = "NOERROR"
 			}
 			c.want.Addresses = append([]string{}, c.want.Addresses...) // never nil
-			got := WithDNS(list, DNSServer{}, map[string]DNSReply{"n1": c.reply})
-			if diff := cmp.Diff(&c.want, got.Items[0].DNS); diff != "" {
+			AddDNS(list, DNSServer{}, map[string]*DNSReply{"n1": &c.reply})
+			if diff := cmp.Diff(&c.want, list.Items[0].DNS); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if got.Items[1].DNS != nil || list.DNS != nil || list.Items[0].DNS != nil {
-				t.Errorf("a name that was not queried has an answer, or the argument was mutated: %+v",
-					got.Items[1].DNS)
+			if list.Items[1].DNS != nil {
+				t.Errorf("a name that was not queried has an answer: %+v", list.Items[1].DNS)
 			}
 		})
 	}
@@ -70,9 +69,8 @@ func TestCompareDNS(t *testing.T) {
 // TestDNSOutdated: of a name that does not follow its pods, nobody knows what DNS should answer.
 func TestDNSOutdated(t *testing.T) {
 	list := &NodeList{Items: []Node{{Node: "n1", DNSName: "n1", Finding: Finding{Reason: EndpointsOutdated}}}}
-	replies := map[string]DNSReply{"n1": {Addresses: []string{"10.0.0.9"}, Code: "NOERROR"}}
-	got := WithDNS(list, DNSServer{}, replies).Items[0].DNS
-	if got.Result != DNSOtherAddresses || got.Message != "DNS answers 10.0.0.9" {
+	AddDNS(list, DNSServer{}, map[string]*DNSReply{"n1": {Addresses: []string{"10.0.0.9"}, Code: "NOERROR"}})
+	if got := list.Items[0].DNS; got.Result != DNSOtherAddresses || got.Message != "DNS answers 10.0.0.9" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -105,20 +103,22 @@ func TestIsKubeDNS(t *testing.T) {
 		}
 	}
 	for mode, want := range map[v1alpha1.Mode]bool{v1alpha1.ModeHostnames: true, v1alpha1.ModeServices: false} {
-		got := WithDNS(&NodeList{Mode: mode}, DNSServer{Pod: "kube-system/x", KubeDNS: true}, nil).DNS.Message
-		if strings.Contains(got, "kube-dns (pod kube-system/x), which does not read EndpointSlices") != want {
+		list := &NodeList{Mode: mode}
+		AddDNS(list, DNSServer{Pod: "kube-system/x", KubeDNS: true}, nil)
+		if got := list.DNS.Message; strings.Contains(got, "kube-dns (pod kube-system/x), which does not read EndpointSlices") != want {
 			t.Errorf("%s: %q", mode, got)
 		}
 	}
-	if got := WithDNS(&NodeList{Mode: v1alpha1.ModeHostnames}, DNSServer{}, nil).DNS.Message; got != "" {
-		t.Error(got)
+	list := &NodeList{Mode: v1alpha1.ModeHostnames}
+	if AddDNS(list, DNSServer{}, nil); list.DNS.Message != "" {
+		t.Error(list.DNS.Message)
 	}
 }
 
 // TestManyAddresses: a message names only a few addresses.
 func TestManyAddresses(t *testing.T) {
 	n := Node{DNSAddresses: slices.Repeat([]string{"10.0.0.1"}, 4000)}
-	if got := n.compareDNS(DNSReply{Code: "NOERROR"}, nil).Message; !strings.HasSuffix(got, "10.0.0.1 and 3997 more") {
+	if got := n.compareDNS(&DNSReply{Code: "NOERROR"}, nil).Message; !strings.HasSuffix(got, "10.0.0.1 and 3997 more") {
 		t.Errorf("%.200s", got)
 	}
 }
