@@ -66,8 +66,6 @@ type objects struct {
 type source struct {
 	cache.SharedIndexInformer
 	cache.ListWatch
-
-	resource string
 }
 
 // snapshot holds what a watch reports. Before the cluster has been read, there are only problems.
@@ -81,12 +79,12 @@ type snapshot struct {
 func (c *cluster) newObjects(name, clusterDomain string) *objects {
 	o := &objects{cluster: c, clusterDomain: clusterDomain, allNodes: true, withPods: true,
 		wake: make(chan struct{}, 1), problems: map[string]string{}, around: utilcache.NewExpiring()}
-	only := ""
+	only := metav1.ListOptions{}
 	if name != "" {
-		only = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+		only.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
 	}
 	o.localServices = newSource(o, "localservices", &v1alpha1.LocalService{}, c.localServices,
-		c.localServices.LocalserviceV1alpha1().LocalServices(c.namespace), metav1.ListOptions{FieldSelector: only})
+		c.localServices.LocalserviceV1alpha1().LocalServices(c.namespace), only)
 	o.nodes = newSource(o, "nodes", &corev1.Node{}, c.kube, c.kube.CoreV1().Nodes(), metav1.ListOptions{})
 	o.services = newSource(o, "services", &corev1.Service{}, c.kube, c.kube.CoreV1().Services(c.namespace),
 		metav1.ListOptions{})
@@ -109,7 +107,7 @@ func newSource[L runtime.Object](o *objects, resource string, object runtime.Obj
 		opts.FieldSelector = cmp.Or(only.FieldSelector, opts.FieldSelector)
 		opts.LabelSelector = cmp.Or(only.LabelSelector, opts.LabelSelector)
 	}
-	s := &source{resource: resource}
+	s := &source{}
 	s.ListWithContextFunc = func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 		narrow(&opts)
 		return api.List(ctx, opts)
@@ -177,10 +175,7 @@ func (o *objects) read(ctx context.Context, ls *v1alpha1.LocalService) error {
 			opts.LabelSelector = selectorOf(ls.Spec.Selector).String()
 		}
 		return pager.New(s.ListWithContext).EachListItem(ctx, opts, func(object runtime.Object) error {
-			trimmed, err := diagnose.Trim(object)
-			if err != nil {
-				return err
-			}
+			trimmed, _ := diagnose.Trim(object)
 			return s.GetIndexer().Add(trimmed)
 		})
 	})
@@ -226,18 +221,17 @@ func (o *objects) each(read func(*source) error) error {
 
 // lists returns the findings about all LocalServices, by namespace and name.
 func (o *objects) lists(ctx context.Context) (lists []*diagnose.NodeList) {
-	inputs := map[string]diagnose.Input{} // by namespace
-	for _, ls := range inNamespace[v1alpha1.LocalService](o.localServices, metav1.NamespaceAll) {
-		in, found := inputs[ls.Namespace]
-		if !found {
+	all := inNamespace[v1alpha1.LocalService](o.localServices, metav1.NamespaceAll)
+	slices.SortFunc(all, func(a, b *v1alpha1.LocalService) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), diagnose.Natural(a.Name, b.Name))
+	})
+	var in diagnose.Input
+	for i, ls := range all {
+		if i == 0 || ls.Namespace != all[i-1].Namespace {
 			in = o.input(ls.Namespace)
-			inputs[ls.Namespace] = in
 		}
 		lists = append(lists, o.list(ctx, ls, in))
 	}
-	slices.SortFunc(lists, func(a, b *diagnose.NodeList) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), diagnose.Natural(a.LocalService, b.LocalService))
-	})
 	return lists
 }
 
