@@ -165,6 +165,24 @@ func named(ls *v1alpha1.LocalService, list *diagnose.NodeList, node string) (*di
 	return nil, fmt.Errorf("LocalService %s/%s has no name for a %s: %s", ls.Namespace, ls.Name, what, seeNodes(ls))
 }
 
+// nodesWithName returns the nodes that have a name, or with groupBy their groups.
+func nodesWithName(ctx context.Context, c *cluster, args []string) (nodes []string, err error) {
+	ls, err := c.localService(ctx, argName(args[0]))
+	if err != nil {
+		return nil, err
+	}
+	_, list, err := c.namesOf(ctx, ls)
+	if err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		if list.Items[i].HasService {
+			nodes = append(nodes, list.Items[i].Node)
+		}
+	}
+	return nodes, nil
+}
+
 // choosePort finds a port of a LocalService by its name or number; for "", the first one. A headless LocalService
 // without ports has them all.
 func choosePort(ls *v1alpha1.LocalService, nameOrNumber string) (*v1alpha1.ServicePort, error) {

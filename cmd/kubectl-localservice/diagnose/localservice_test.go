@@ -41,16 +41,16 @@ func TestMessage(t *testing.T) {
 	byName := onNode(ports("None", port("web", 80, intstr.FromString("web"))), aPod("a", "n1"))
 	byName.EndpointSlices = []*discoveryv1.EndpointSlice{named}
 	const (
-		show  = ". Correct that or the labels of the nodes: kubectl get nodes --show-labels"
-		no    = "No pod in namespace default has the labels app=demo."
-		other = "Clients must connect to port 8080 (not 80): a headless Service does not translate ports."
+		show       = ". Correct that or the labels of the nodes: kubectl get nodes --show-labels"
+		no         = "No pod in namespace default has the labels app=demo."
+		translated = "Clients must connect to port 8080 (not 80): a headless Service does not translate ports."
 	)
 	nowhere := Input{AllNodes: true}
 	nowhere.LocalService = localService(selecting)
 	hostnames := nowhere
 	hostnames.LocalService = localService(selecting, hostnamesMode)
 	withService := nowhere
-	withService.Services = append(otherServices("demo-n2"), aService("n1"))
+	withService.Services = append(other("demo-n2", nil), aService("n1"))
 	eight := containing(corev1.ContainerPort{ContainerPort: 8080})
 	for name, c := range map[string]struct {
 		in   Input
@@ -63,8 +63,8 @@ func TestMessage(t *testing.T) {
 		"names kept":       {kept, `No node matches spec.nodeSelector "disk=sdd", and the controller removes no published name` + show},
 		"nodes not listed": {Input{LocalService: localService(selecting)}, ""},
 		"not observed":     {onNode(func(ls *v1alpha1.LocalService) { ls.Generation++ }), ""},
-		"another port":     {onNode(ports("None", port("", 80, intstr.FromInt32(8080))), aPod("a", "n1")), other},
-		"another, by name": {byName, other},
+		"another port":     {onNode(ports("None", port("", 80, intstr.FromInt32(8080))), aPod("a", "n1")), translated},
+		"another, by name": {byName, translated},
 		"no such port": {onNode(ports("", port("", 80, intstr.FromInt32(9999)), port("x", 8080, intstr.FromInt32(0))),
 			aPod("a", "n1", eight)), "No container declares port 9999 (declared: 8080). If nothing listens there, " +
 			"correct targetPort."},
@@ -139,5 +139,3 @@ func TestController(t *testing.T) {
 		t.Errorf("while no controller runs: %s", got)
 	}
 }
-
-func otherServices(name string) []*corev1.Service { return other(name, nil) }
