@@ -42,27 +42,22 @@ const defaultDNSService = "kube-system/kube-dns"
 func (p *plugin) nodesCommand() *cobra.Command {
 	flags := &nodesFlags{output: genericclioptions.NewPrintFlags("")}
 	output := flags.output
+	var reasons strings.Builder
+	for _, r := range diagnose.Reasons {
+		fmt.Fprintf(&reasons, "  %-18s %s\n", r.Reason, r.Means)
+	}
 	cmd := &cobra.Command{
 		Use:   "nodes [NAME]",
 		Short: "Show every node's name, its endpoints, and why it has none",
-		Long:  fmt.Sprintf(nodesHelp, reasonsHelp()),
+		Long:  fmt.Sprintf(nodesHelp, reasons.String()),
 		Example: `  # What answers on each node, and why nothing does
   kubectl localservice nodes demo
 
   # What is wrong in all namespaces
   kubectl localservice nodes -A --problems
 
-  # With DNS names, pods and addresses
-  kubectl localservice nodes demo -o wide
-
   # The nodes where nothing answers
   kubectl localservice nodes demo -o jsonpath='{range .items[?(@.endpoints.ready==0)]}{.node}{"\n"}{end}'
-
-  # Which names the cluster's DNS does not answer as it should
-  kubectl localservice nodes demo --dns
-
-  # What changes, as it does
-  kubectl localservice nodes demo --watch
 
   # Look at the Services themselves
   kubectl describe $(kubectl localservice nodes demo -o name)`,
@@ -129,17 +124,19 @@ func (p *nodesPrinter) printOnce(ctx context.Context, c *cluster, lists []*diagn
 	if err := p.printChanges(lists); err != nil || p.table == nil {
 		return errors.Join(notAsked, err)
 	}
+	hasProblem := func(list *diagnose.NodeList) bool { return len(diagnose.Changes(nil, list, true)) > 0 }
 	if p.problems && !slices.ContainsFunc(lists, hasProblem) {
 		fmt.Fprintln(p.ErrOut, "No name has a problem.")
 	}
 	if p.name == "" {
-		fmt.Fprintln(p.ErrOut, totalLine(lists))
+		names, answering := 0, 0
+		for _, list := range lists {
+			names += list.Summary.Nodes
+			answering += list.Summary.Answering
+		}
+		fmt.Fprintf(p.ErrOut, "LocalServices: %d, names %d, answering %d/%d.\n", len(lists), names, answering, names)
 	}
 	return notAsked
-}
-
-func hasProblem(list *diagnose.NodeList) bool {
-	return slices.ContainsFunc(list.Items, func(n diagnose.Node) bool { return n.Problems() != "" })
 }
 
 // watchNodes prints all nodes of LocalServices, and then those that change.
@@ -172,13 +169,4 @@ func (p *nodesPrinter) gone(lists []*diagnose.NodeList) (gone []*diagnose.NodeLi
 		}
 	}
 	return gone
-}
-
-// reasonsHelp returns the reasons and what they mean.
-func reasonsHelp() string {
-	var help strings.Builder
-	for _, r := range diagnose.Reasons {
-		fmt.Fprintf(&help, "  %-18s %s\n", r.Reason, r.Means)
-	}
-	return help.String()
 }

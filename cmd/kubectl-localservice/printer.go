@@ -170,8 +170,9 @@ func (p *nodesPrinter) printTable(lists []*diagnose.NodeList) error {
 		fmt.Fprintln(p.ErrOut, words.Printable(line))
 	}
 	for _, list := range lists {
-		if p.name != "" || list.Summary.Problem != "" {
-			p.printLine("summary", list, summaryLine(list))
+		if s := &list.Summary; p.name != "" || s.Problem != "" { // The columns of kubectl get localservices
+			p.printLine("summary", list, fmt.Sprintf("LocalService %s: nodes %d, answering %d/%d, status %s.", list.Key(),
+				s.Nodes, s.Answering, s.Nodes, cmp.Or(s.Status, "not set yet")))
 		}
 	}
 	return nil
@@ -303,21 +304,4 @@ func (p *nodesPrinter) linesOf(rows []row, withName bool) (lines []string, room 
 	})
 	add(isWide, "ADDRESSES", func(r row) string { return strings.Join(r.Addresses, ",") })
 	return lines, room
-}
-
-// summaryLine returns the columns of `kubectl get localservices`.
-func summaryLine(list *diagnose.NodeList) string {
-	s := &list.Summary
-	return fmt.Sprintf("LocalService %s: nodes %d, answering %d/%d, status %s.", list.Key(), s.Nodes, s.Answering,
-		s.Nodes, cmp.Or(s.Status, "not set yet"))
-}
-
-// totalLine sums up several LocalServices.
-func totalLine(lists []*diagnose.NodeList) string {
-	names, answering := 0, 0
-	for _, list := range lists {
-		names += list.Summary.Nodes
-		answering += list.Summary.Answering
-	}
-	return fmt.Sprintf("LocalServices: %d, names %d, answering %d/%d.", len(lists), names, answering, names)
 }
