@@ -159,6 +159,10 @@ func (c *cluster) lookAround(ctx context.Context, ls *v1alpha1.LocalService) *di
 			Replicas: replicas})
 	}
 	// Each of these may fail without the others.
+	pods, err := c.kube.CoreV1().Pods(ls.Namespace).List(ctx, opts)
+	for i := 0; err == nil && i < len(pods.Items); i++ {
+		add("", "", pods.Items[i].Labels, 0)
+	}
 	deployments, err := apps.Deployments(ls.Namespace).List(ctx, opts)
 	for i := 0; err == nil && i < len(deployments.Items); i++ {
 		d := &deployments.Items[i]
@@ -173,10 +177,6 @@ func (c *cluster) lookAround(ctx context.Context, ls *v1alpha1.LocalService) *di
 	for i := 0; err == nil && i < len(daemonSets.Items); i++ {
 		d := &daemonSets.Items[i]
 		add("DaemonSet", d.Name, d.Spec.Template.Labels, d.Status.DesiredNumberScheduled)
-	}
-	pods, err := c.kube.CoreV1().Pods(ls.Namespace).List(ctx, opts)
-	for i := 0; err == nil && i < len(pods.Items); i++ {
-		out.Pods = append(out.Pods, pods.Items[i].Labels)
 	}
 	opts.LabelSelector = selectorOf(ls.Spec.Selector).String()
 	elsewhere, err := c.kube.CoreV1().Pods(metav1.NamespaceAll).List(ctx, opts)

@@ -123,8 +123,8 @@ func isStale(n *name, e endpoint) bool {
 		return false
 	}
 	anyNode := labels.Set{n.nodeLabelKey: ""}
-	own, selected := n.LocalService.Spec.Selector, labels.Merge(service.Spec.Selector, anyNode)
-	return labels.Equals(selected, labels.Merge(own, anyNode)) && !n.alive.Has(e.Addresses[0])
+	want, have := labels.Merge(n.LocalService.Spec.Selector, anyNode), labels.Merge(service.Spec.Selector, anyNode)
+	return labels.Equals(want, have) && !n.alive.Has(e.Addresses[0])
 }
 
 // addPublished adds to a name what is published under it. A named port that is not published for the ready pods is

@@ -3,7 +3,6 @@ package diagnose
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -19,15 +18,13 @@ import (
 
 // Around holds what there is instead of the pods of a LocalService that has none.
 type Around struct {
-	// Workloads would make such pods.
+	// Workloads are in its namespace.
 	Workloads []Workload
 	// Namespaces are other ones with such pods.
 	Namespaces []string
-	// Pods are the labels of the other pods of the namespace.
-	Pods []labels.Set
 }
 
-// Workload is a Deployment, StatefulSet or DaemonSet that makes pods, and how many it should.
+// Workload is a Deployment, StatefulSet or DaemonSet that makes pods, and how many it should; or a pod, without a name.
 type Workload struct {
 	Kind, Name string
 	Labels     labels.Set
@@ -91,7 +88,7 @@ func whyNoPods(f *facts) string {
 	}
 	for _, w := range around.Workloads {
 		switch {
-		case !plan.SelectsPod(ls, w.Labels):
+		case w.Name == "" || !plan.SelectsPod(ls, w.Labels):
 		case w.Replicas == 0 && w.Kind == "DaemonSet":
 			return fmt.Sprintf("%s DaemonSet %s makes such pods, but its template selects no node: kubectl describe "+
 				"daemonset -n %s %s", message, w.Name, ls.Namespace, w.Name)
@@ -116,19 +113,16 @@ func whyNoPods(f *facts) string {
 // nearestLabels returns the labels of a pod, or of a pod that a workload makes, which differ least from a selector: in
 // the ends of the values of its keys. It is "" if none begins like those of the selector.
 func nearestLabels(selector map[string]string, around *Around) (nearest string) {
-	most, all := 0, slices.Clone(around.Pods)
+	most := 0
 	for _, w := range around.Workloads {
-		all = append(all, w.Labels)
-	}
-	for _, set := range all {
 		points, have := 0, labels.Set{}
 		for key, value := range selector {
 			common := 0 // bytes at their beginnings
-			for common < min(len(value), len(set[key])) && value[common] == set[key][common] {
+			for common < min(len(value), len(w.Labels[key])) && value[common] == w.Labels[key][common] {
 				common++
 			}
 			if common > 0 {
-				have[key] = set[key]
+				have[key] = w.Labels[key]
 				points += 10 + common
 			}
 		}

@@ -74,8 +74,8 @@ func TestMessage(t *testing.T) {
 		"no place":         {around(Around{Workloads: makes("DaemonSet", "demo", 0)}), no + " DaemonSet web makes such pods, but its template selects no node: kubectl describe daemonset -n default web"},
 		"no pods made":     {around(Around{Workloads: makes("StatefulSet", "demo", 2)}), no + " StatefulSet web should make them: kubectl describe statefulset -n default web"},
 		"other namespaces": {around(Around{Namespaces: []string{"a", "b"}}), no + " Such pods are in namespace a, b, but a LocalService selects pods of its own namespace only: create it there"},
-		"nothing alike":    {around(Around{Pods: []labels.Set{{"app": "x"}}}), no},
-		"a typo":           {around(Around{Workloads: makes("Deployment", "demoo", 1), Pods: []labels.Set{{"app": "x"}, {"y": "demo"}}}), no + " The nearest are app=demoo: correct spec.selector, or the pods' labels"},
+		"nothing alike":    {around(Around{Workloads: []Workload{{Labels: labels.Set{"app": "x"}}}}), no},
+		"a typo":           {around(Around{Workloads: append(makes("Deployment", "demoo", 1), Workload{Labels: labels.Set{"app": "x"}}, Workload{Labels: labels.Set{"y": "demo"}})}), no + " The nearest are app=demoo: correct spec.selector, or the pods' labels"},
 		"a label of nodes": {onNode(func(ls *v1alpha1.LocalService) {
 			ls.Spec.Selector = map[string]string{"kubernetes.io/hostname": "n1"}
 		}), "No pod in namespace default has the labels kubernetes.io/hostname=n1. The label kubernetes.io/hostname " +

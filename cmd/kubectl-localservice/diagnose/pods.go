@@ -131,20 +131,29 @@ func whyNotReady(p *corev1.Pod, f *facts) (word, cause, note string) {
 // whyNotRunning says why a container does not run. A container that crashes is at times waiting, at times running and
 // at times terminated, and an image that cannot be pulled has two reasons: each is one cause.
 func whyNotRunning(c *corev1.ContainerStatus, isInit bool, now time.Time) (word, cause, note string) {
-	last := c.LastTerminationState.Terminated
+	crash := c.LastTerminationState.Terminated
 	switch waiting, running, ended := c.State.Waiting, c.State.Running, c.State.Terminated; {
 	case waiting != nil && (waiting.Reason == pullFails || waiting.Reason == "ErrImagePull"):
 		return pullFails, strings.TrimSpace("cannot pull image " + own(c.Image)), ""
 	case waiting != nil && waiting.Reason == crashes:
-		return crashOf(c, last)
 	case waiting != nil && waiting.Reason != "": // ContainerCreating, or what the kubelet or its runtime says
 		return waiting.Reason, cmp.Or(own(waiting.Message), own(waiting.Reason)), ""
 	case ended != nil && (ended.ExitCode != 0 || !isInit):
-		return crashOf(c, ended)
-	case running != nil && !c.Ready && last != nil && !isInit && isLoop(last, now.Sub(running.StartedAt.Time)):
-		return crashOf(c, last)
+		crash = ended
+	case running != nil && !c.Ready && crash != nil && !isInit && isLoop(crash, now.Sub(running.StartedAt.Time)):
+	default:
+		return "", "", ""
 	}
-	return "", "", ""
+	switch word, cause = crashes, crashes; {
+	case crash == nil:
+	case crash.Reason == "OOMKilled":
+		word, cause = crash.Reason, crash.Reason
+	case crash.Message != "" && crash.StartedAt.Unix() <= 0: // It never ran: no such program, say.
+		cause = own(crash.Message)
+	default:
+		cause = strings.TrimSuffix(fmt.Sprintf("exit code %d: %s", crash.ExitCode, own(crash.Message)), ": ")
+	}
+	return word, cause, restarts(c)
 }
 
 // isLoop reports whether a container that runs again will most likely end once more: it has hardly run, and not for
@@ -154,21 +163,11 @@ func isLoop(last *corev1.ContainerStateTerminated, runs time.Duration) bool {
 	return before < 10*time.Minute && runs <= min(before, time.Minute)
 }
 
-// crashOf describes how a container has ended.
-func crashOf(c *corev1.ContainerStatus, ended *corev1.ContainerStateTerminated) (word, cause, note string) {
-	word, cause = crashes, crashes
-	switch {
-	case ended != nil && ended.Reason == "OOMKilled":
-		word, cause = ended.Reason, ended.Reason
-	case ended != nil && ended.Message != "" && ended.StartedAt.Unix() <= 0: // It never ran: no such program, say.
-		cause = own(ended.Message)
-	case ended != nil:
-		cause = strings.TrimSuffix(fmt.Sprintf("exit code %d: %s", ended.ExitCode, own(ended.Message)), ": ")
+func restarts(c *corev1.ContainerStatus) string {
+	if c.RestartCount == 0 {
+		return ""
 	}
-	if c.RestartCount > 0 {
-		note = words.Count(int(c.RestartCount), "restart")
-	}
-	return word, cause, note
+	return words.Count(int(c.RestartCount), "restart")
 }
 
 // sinceItRuns says how long a container has run, and how it ended before.
@@ -181,7 +180,7 @@ func sinceItRuns(c *corev1.ContainerStatus, now time.Time) string {
 		parts = append(parts, fmt.Sprintf("before: exit code %d", last.ExitCode))
 	}
 	if c.RestartCount > 0 {
-		parts = append(parts, words.Count(int(c.RestartCount), "restart"))
+		parts = append(parts, restarts(c))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -107,8 +107,8 @@ func findingOf(n *name) (found Finding, status []string) {
 		found = Finding{Reason: PodsNotReady, Cause: unready[0].cause, About: aboutUnready(unready),
 			Act: howToStart(n, unready)}
 	case len(n.unpublished) > 0:
-		found = Finding{Reason: EndpointsOutdated, About: each(n.unpublished, podName), Cause: "pods are ready, but not " +
-			"in the EndpointSlices; " + manager + " has not added them yet"}
+		found = Finding{Reason: EndpointsOutdated, About: each(n.unpublished, podName),
+			Cause: "pods are ready, but not in the EndpointSlices; " + manager + " has not added them yet"}
 	case n.Endpoints.Ready < n.Endpoints.Total:
 		found = Finding{Reason: EndpointsOutdated, Cause: fmt.Sprintf("%d of %d endpoints are ready, the others are of "+
 			"no pod here; their EndpointSlice is managed by %s", n.Endpoints.Ready, n.Endpoints.Total, own(n.manager))}
