@@ -1,7 +1,6 @@
 package diagnose
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -208,10 +207,8 @@ func endingEndpoint(e discoveryv1.Endpoint) discoveryv1.Endpoint {
 }
 
 // node1 returns node n1 with some changes.
-func node1(changes ...func(*corev1.Node)) *corev1.Node { return nodeNamed("n1", changes...) }
-
-func nodeNamed(name string, changes ...func(*corev1.Node)) *corev1.Node {
-	n := nodesWith(name)[0]
+func node1(changes ...func(*corev1.Node)) *corev1.Node {
+	n := nodesWith("n1")[0]
 	for _, change := range changes {
 		change(n)
 	}
@@ -256,7 +253,5 @@ func containing(ports ...corev1.ContainerPort) func(*corev1.Pod) {
 func port(name string, number int32, target intstr.IntOrString) v1alpha1.ServicePort {
 	return v1alpha1.ServicePort{Name: name, Port: number, TargetPort: target}
 }
-
-func endpointsOf(n *Node) string { return fmt.Sprintf("%d/%d", n.Endpoints.Ready, n.Endpoints.Total) }
 
 func hostnamesMode(ls *v1alpha1.LocalService) { ls.Spec.Mode = v1alpha1.ModeHostnames }

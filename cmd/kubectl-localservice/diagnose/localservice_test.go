@@ -20,7 +20,7 @@ func TestMessage(t *testing.T) {
 		return func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP, ls.Spec.Ports = clusterIP, ports }
 	}
 	kept := inPlace(localService(groupBy("zone"), selecting, readyCondition(v1alpha1.ReasonNoNodesSelected, "no node")),
-		[]*corev1.Node{nodeNamed("n1", func(n *corev1.Node) {
+		[]*corev1.Node{node1(func(n *corev1.Node) {
 			n.Labels = map[string]string{"zone": "a", "disk": "sdd"}
 		})},
 		on("n1", anEndpoint("a", "10.0.0.1", true)))

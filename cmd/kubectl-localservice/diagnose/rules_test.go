@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"fmt"
 	"os"
 	"regexp"
 	"slices"
@@ -195,7 +196,7 @@ func TestRules(t *testing.T) {
 				t.Errorf("got  %s %s: %s\nwant %s %s: %s", got.State, got.Reason, got.Message, c.state, c.reason,
 					c.message)
 			}
-			if got := endpointsOf(&got); got != c.endpoints {
+			if got := fmt.Sprintf("%d/%d", got.Endpoints.Ready, got.Endpoints.Total); got != c.endpoints {
 				t.Errorf("endpoints %s; want %s", got, c.endpoints)
 			}
 		})
