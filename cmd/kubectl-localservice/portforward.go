@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -21,14 +22,23 @@ import (
 // forwardHost is where a port-forward listens.
 const forwardHost = "127.0.0.1"
 
-// newForward returns the function for cluster.forward. A failed connection is closed, and not logged.
+// newForward returns the function for cluster.forward. It connects as kubectl does: by websocket, or by SPDY if a proxy
+// on the way does not support websockets, or the user may create pods/portforward, but not get it. A failed connection
+// is closed, and not logged.
 func newForward(config *rest.Config, kube kubernetes.Interface) func(context.Context, string, string, int32) (string,
 	error) {
 	return func(ctx context.Context, namespace, pod string, port int32) (string, error) {
-		dialer, err := newForwardDialer(config, kube, namespace, pod)
-		if err != nil {
+		url := kube.CoreV1().RESTClient().Post().Resource(string(corev1.ResourcePods)).Namespace(namespace).Name(pod).
+			SubResource("portforward").URL()
+		transport, upgrader, err := spdy.RoundTripperFor(config)
+		byWebsocket, webErr := portforward.NewSPDYOverWebsocketDialerForStreaming(url, config)
+		if err := errors.Join(err, webErr); err != nil {
 			return "", err
 		}
+		bySPDY := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, url)
+		dialer := portforward.NewFallbackDialerForStreaming(byWebsocket, bySPDY, func(err error) bool {
+			return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+		})
 		ready, failed := make(chan struct{}), make(chan error, 1)
 		silent := klog.NewContext(ctx, logr.Discard())
 		forwarder, err := portforward.NewOnAddressesForStreamingWithContext(silent, dialer, []string{forwardHost},
@@ -52,24 +62,4 @@ func newForward(config *rest.Config, kube kubernetes.Interface) func(context.Con
 		}
 		return net.JoinHostPort(forwardHost, strconv.Itoa(int(ports[0].Local))), nil
 	}
-}
-
-// newForwardDialer connects as kubectl does: by websocket, or by SPDY if a proxy on the way does not support
-// websockets, or the user may create pods/portforward, but not get it.
-func newForwardDialer(config *rest.Config, kube kubernetes.Interface, namespace, pod string) (httpstream.Dialer,
-	error) {
-	url := kube.CoreV1().RESTClient().Post().Resource(string(corev1.ResourcePods)).Namespace(namespace).Name(pod).
-		SubResource("portforward").URL()
-	transport, upgrader, err := spdy.RoundTripperFor(config)
-	if err != nil {
-		return nil, err
-	}
-	bySPDY := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, url)
-	byWebsocket, err := portforward.NewSPDYOverWebsocketDialerForStreaming(url, config)
-	if err != nil {
-		return nil, err
-	}
-	return portforward.NewFallbackDialerForStreaming(byWebsocket, bySPDY, func(err error) bool {
-		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
-	}), nil
 }
