@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -62,7 +63,7 @@ type facts struct {
 	alive        sets.Set[string]        // addresses of the pods that have not ended
 	// strays are pods on another node than their node label says, by its value, in mode Services.
 	strays map[string][]*pod
-	// hostnames, published, sources and outdated are about mode Hostnames: the names, nil for another mode; whether
+	// hostnames, isPublished, sources and outdated are about mode Hostnames: the names, nil for another mode; whether
 	// Kubernetes has published the pods, and the addresses that it publishes as ready; and the names that are not
 	// published as the pods are, with anyName if any copy is to change.
 	hostnames   *plan.Names
@@ -123,6 +124,7 @@ func newFacts(in Input) *facts {
 	addEndpoints(f)
 	f.names = namesOf(f)
 	for _, n := range f.names {
+		slices.SortFunc(n.pods, func(a, b *pod) int { return cmp.Compare(a.Name, b.Name) }) // of all nodes of a group
 		addService(n)
 		addPublished(n)
 	}

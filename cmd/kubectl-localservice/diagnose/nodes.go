@@ -77,7 +77,6 @@ func namesOf(f *facts) (names []*name) {
 		}
 		n.on = append(n.on, f.nodes[node])
 		n.pods = append(n.pods, f.pods[node]...)
-		slices.SortFunc(n.pods, func(a, b *pod) int { return cmp.Compare(a.Name, b.Name) })
 	}
 	slices.SortFunc(names, func(a, b *name) int {
 		if (a.Hostname == "") != (b.Hostname == "") {
