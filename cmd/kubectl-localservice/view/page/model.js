@@ -136,10 +136,10 @@ function addCause(causes, column, row, cell) {
   let cause = causes.get(key);
   if (!cause) {
     cause = { key, text: cell.cause, rank: Infinity, count: 0, columns: new Map(), rows: new Set(),
-      message: cell.act ?? "" };
+      message: cell.act };
     causes.set(key, cause);
   }
-  if (cause.message !== (cell.act ?? "")) cause.message = ""; // They have it in common, or there is none.
+  if (cause.message !== cell.act) cause.message = ""; // They have it in common, or there is none.
   if (RANK[cell.state] < cause.rank) Object.assign(cause, { state: cell.state, rank: RANK[cell.state] });
   cause.count++;
   cause.columns.set(column, (cause.columns.get(column) ?? 0) + 1);
