@@ -162,12 +162,10 @@ func (p *nodesPrinter) printTable(lists []*diagnose.NodeList) error {
 			rows = append(rows, row{list, &list.Items[i], prefix})
 		}
 	}
-	below, err := p.printRows(rows)
-	if err != nil {
-		return err
-	}
-	for _, line := range below {
-		fmt.Fprintln(p.ErrOut, words.Printable(line))
+	if len(rows) > 0 {
+		if err := p.printRows(rows); err != nil {
+			return err
+		}
 	}
 	for _, list := range lists {
 		if s := &list.Summary; p.name != "" || s.Problem != "" { // The columns of kubectl get localservices
@@ -178,11 +176,8 @@ func (p *nodesPrinter) printTable(lists []*diagnose.NodeList) error {
 	return nil
 }
 
-// printRows prints the table, and returns the lines that belong below it.
-func (p *nodesPrinter) printRows(rows []row) (below []string, err error) {
-	if len(rows) == 0 {
-		return nil, nil
-	}
+// printRows prints the table, and the lines that belong below it.
+func (p *nodesPrinter) printRows(rows []row) error {
 	isWide := p.format == "wide"
 	// The name follows from the columns before it or, if there is no room for it, from that of the node.
 	lines, room := p.linesOf(rows, p.name != "" || isWide)
@@ -203,7 +198,13 @@ func (p *nodesPrinter) printRows(rows []row) (below []string, err error) {
 		}
 		fmt.Fprintln(p.table, lines[i+1]+words.Printable(reasons[i]))
 	}
-	return below, p.table.Flush()
+	if err := p.table.Flush(); err != nil {
+		return err
+	}
+	for _, line := range below {
+		fmt.Fprintln(p.ErrOut, words.Printable(line))
+	}
+	return nil
 }
 
 // row holds a line of the table: an item, and the LocalService that it belongs to.
