@@ -17,6 +17,7 @@ import (
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
 // Input holds what findings are made from: one LocalService, and the objects that may be a part of it.
@@ -80,14 +81,16 @@ type name struct {
 	*facts
 	Node
 
-	on           []*corev1.Node // the node, or those of the group
-	rival        string         // the node that has the name that this one wants, "" for none
-	service      Finding        // what is wrong with the Service, or with the first of both in mode Hostnames
-	stale        []string       // addresses that are published as ready although no pod has them
-	manager      string         // of EndpointSlices with an endpoint that is not ready
-	pods         []*pod
-	unpublished  []*pod // that are ready
-	missingPorts []v1alpha1.ServicePort
+	on      []*corev1.Node // the node, or those of the group
+	rival   string         // the node that has the name that this one wants, "" for none
+	service Finding        // what is wrong with the Service, or with the first of both in mode Hostnames
+	stale   []string       // addresses that are published as ready although no pod has them
+	manager string         // of EndpointSlices with an endpoint that is not ready
+	pods    []*pod
+	// strayed are pods on other nodes with the node label of this one, mislabelled and unlabelled those here with another
+	// or no node label, and terminating those that are being deleted. Only those that run may be unready or unpublished.
+	strayed, mislabelled, unlabelled, unready, terminating, unpublished []*pod
+	missingPorts                                                        []v1alpha1.ServicePort
 }
 
 func newFacts(in Input) *facts {
@@ -125,10 +128,21 @@ func newFacts(in Input) *facts {
 	f.names = namesOf(f)
 	for _, n := range f.names {
 		slices.SortFunc(n.pods, func(a, b *pod) int { return cmp.Compare(a.Name, b.Name) }) // of all nodes of a group
+		sortOut(n)
 		addService(n)
 		addPublished(n)
 	}
 	return f
+}
+
+// sortOut adds to a name in which state its pods are.
+func sortOut(n *name) {
+	hasLabel := func(p *pod) bool { return labels.Set(p.object.Labels).Has(n.nodeLabelKey) }
+	n.strayed = n.strays[naming.NodeLabelValue(n.Node.Node)]
+	n.mislabelled = only(n.pods, func(p *pod) bool { return p.runs && !p.isLabelled && hasLabel(p) })
+	n.unlabelled = only(n.pods, func(p *pod) bool { return p.runs && !p.isLabelled && !hasLabel(p) })
+	n.unready = only(n.pods, func(p *pod) bool { return p.runs && !p.Ready })
+	n.terminating = only(n.pods, func(p *pod) bool { return !p.runs && !p.ended })
 }
 
 // only returns the items for which something is true.

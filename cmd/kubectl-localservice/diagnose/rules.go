@@ -56,85 +56,115 @@ var Reasons = []struct {
 // nameGone is the cause of NameGone.
 const nameGone = "gone: the LocalService does not give this name any more"
 
-// findingOf returns what is wrong with a name, the most specific first, and the reasons of the condition Ready that are
-// about the same: the page has one line for both. A cause is in words that names with the same problem share.
-func findingOf(n *name) (found Finding, status []string) {
-	pods := func(is func(*pod) bool) []*pod { return only(n.pods, is) }
-	hasLabel := func(p *pod) bool { return labels.Set(p.object.Labels).Has(n.nodeLabelKey) }
-	strays := n.facts.strays[naming.NodeLabelValue(n.Node.Node)] // on other nodes, with the label of this one
-	mislabelled := pods(func(p *pod) bool { return p.runs && !p.isLabelled && hasLabel(p) })
-	unlabelled := pods(func(p *pod) bool { return p.runs && !p.isLabelled && !hasLabel(p) })
-	unready := pods(func(p *pod) bool { return p.runs && !p.Ready })
-	terminating := pods(func(p *pod) bool { return !p.runs && !p.ended })
-	isNotReady := are(n, func(node *corev1.Node) bool { return unreadiness(node) != nil })
-	switch waiting := n.facts.pods[""]; {
-	case n.rival != "":
-		found = Finding{Reason: NameConflict, Cause: "the name is that of node " + own(n.rival),
-			Act: "select only one of the two nodes"}
-		status = []string{v1alpha1.ReasonNameTaken}
-	case n.Service == "":
-		found = Finding{Reason: NodeWithoutName, State: Empty, Cause: whyNoName(n)}
-		status = []string{v1alpha1.ReasonNoNodesSelected}
-	case n.service.Reason == NameConflict:
-		found, status = n.service, []string{v1alpha1.ReasonNameTaken}
-	case n.service.Reason != "": // ServiceMissing or ServiceOutdated
-		found, status = n.service, unwritten
-	case n.hostnames != nil && !n.isPublished:
-		found = Finding{Reason: EndpointsOutdated, Cause: manager + " has not published the pods in EndpointSlices yet"}
-		status = []string{v1alpha1.ReasonNoEndpointSlices}
-	case n.outdated.Has(n.Hostname):
-		found, status = whyCopyOutdated(n), unwritten
-	case len(strays) > 0:
-		found = Finding{Reason: PodsMislabelled, Waits: true, Act: seeOwner,
-			Cause: "pods on another node have the label " + n.nodeLabelKey + "=" + naming.NodeLabelValue(n.Node.Node),
-			About: each(strays, func(p *pod) string { return p.Name + " on " + p.object.Spec.NodeName })}
-	case len(mislabelled) > 0:
-		found = Finding{Reason: PodsMislabelled, Waits: true, Act: seeOwner,
-			Cause: "the label " + n.nodeLabelKey + " of pods is not their node",
-			About: each(mislabelled, func(p *pod) string { return p.Name + ": " + p.NodeLabel })}
-	case len(unlabelled) > 0:
-		found = Finding{Reason: PodsMislabelled, Waits: true, Cause: "pods have no label " + n.nodeLabelKey,
-			About: each(unlabelled, podName)}
-		if !n.Controller.Stopped {
-			found.Act = "the pods' events say whether it was refused"
-		}
-	case len(n.stale) > 0:
-		found = Finding{Reason: EndpointsOutdated, About: first(n.stale), Cause: "the name leads to addresses that no " +
-			"pod has any more; " + manager + " has not removed them yet"}
-	case isNotReady && (n.Endpoints.Ready == 0 || len(unready) > 0):
-		found = Finding{Reason: NodeNotReady, Cause: theNode(n, "is", "are") + " NotReady", About: sinceNotReady(n)}
-	case len(unready) > 0:
-		found = Finding{Reason: PodsNotReady, Cause: unready[0].cause, About: aboutUnready(unready),
-			Act: howToStart(n, unready)}
-	case len(n.unpublished) > 0:
-		found = Finding{Reason: EndpointsOutdated, About: each(n.unpublished, podName),
-			Cause: "pods are ready, but not in the EndpointSlices; " + manager + " has not added them yet"}
-	case n.Endpoints.Ready < n.Endpoints.Total:
-		found = Finding{Reason: EndpointsOutdated, Cause: fmt.Sprintf("%d of %d endpoints are ready, the others are of "+
-			"no pod here; their EndpointSlice is managed by %s", n.Endpoints.Ready, n.Endpoints.Total, own(n.manager))}
-	case len(n.missingPorts) > 0:
-		found = Finding{Reason: PortsMissing, Cause: whyNoPort(n), About: declaredPorts(n)}
-	case n.Endpoints.Ready > 0:
-		found = Finding{State: Healthy}
-	case len(terminating) > 0:
-		found = Finding{Reason: PodsEnded, Cause: "only terminating pods", About: each(terminating, podName)}
-	case len(n.pods) > 0:
-		found = Finding{Reason: PodsEnded, State: Empty, Cause: "only ended pods",
-			About: each(n.pods, func(p *pod) string { return p.Name + ": " + p.Reason })}
-	case are(n, func(node *corev1.Node) bool { return node.Spec.Unschedulable }):
-		found = noPod(n, NodeUnschedulable, "; "+theNode(n, "is", "are")+" cordoned")
-	case are(n, func(node *corev1.Node) bool { return n.keepsOff(node) != "" }):
-		found = noPod(n, NodeUnschedulable, "; its pods do not tolerate the taint "+n.keepsOff(n.on[0])+" of "+
-			theNode(n, "", ""))
-	case len(waiting) > 0:
-		found = noPod(n, NoPods, "; "+waiting[0].cause)
-	default:
-		found = noPod(n, NoPods, "")
-	}
-	found.State = cmp.Or(found.State, Down)
-	found.Message = joined(found.CauseAbout(), found.Act)
-	return found, status
+// rule describes one thing that may be wrong with a name. It sees facts and changes nothing.
+type rule struct {
+	reason  Reason
+	applies func(*name) bool
+	// find says what is wrong. The cause is in words that names with the same problem share. Without a state, the name is
+	// Down.
+	find func(*name) Finding
+	// status lists the reasons of the condition Ready that are about the same: the page has one line for both.
+	status []string
 }
+
+var nameTaken = []string{v1alpha1.ReasonNameTaken}
+
+// rules lists what may be wrong with a name, the most specific first. A name has the first rule that applies.
+var rules = []rule{
+	{NameConflict, func(n *name) bool { return n.rival != "" }, func(n *name) Finding {
+		return Finding{Cause: "the name is that of node " + own(n.rival), Act: "select only one of the two nodes"}
+	}, nameTaken},
+	{NodeWithoutName, func(n *name) bool { return n.Service == "" }, func(n *name) Finding {
+		return Finding{State: Empty, Cause: whyNoName(n)}
+	}, []string{v1alpha1.ReasonNoNodesSelected}},
+	{NameConflict, serviceIs(NameConflict), theService, nameTaken},
+	{ServiceMissing, serviceIs(ServiceMissing), theService, unwritten},
+	{ServiceOutdated, serviceIs(ServiceOutdated), theService, unwritten},
+	{EndpointsOutdated, func(n *name) bool { return n.hostnames != nil && !n.isPublished }, func(*name) Finding {
+		return Finding{Cause: manager + " has not published the pods in EndpointSlices yet"}
+	}, []string{v1alpha1.ReasonNoEndpointSlices}},
+	{EndpointsOutdated, func(n *name) bool { return n.outdated.Has(n.Hostname) }, whyCopyOutdated, unwritten},
+	{PodsMislabelled, func(n *name) bool { return len(n.strayed) > 0 }, func(n *name) Finding {
+		return Finding{Cause: "pods on another node have the label " + n.nodeLabelKey + "=" +
+			naming.NodeLabelValue(n.Node.Node), Waits: true, Act: seeOwner,
+			About: each(n.strayed, func(p *pod) string { return p.Name + " on " + p.object.Spec.NodeName })}
+	}, nil},
+	{PodsMislabelled, func(n *name) bool { return len(n.mislabelled) > 0 }, func(n *name) Finding {
+		return Finding{Cause: "the label " + n.nodeLabelKey + " of pods is not their node", Waits: true, Act: seeOwner,
+			About: each(n.mislabelled, func(p *pod) string { return p.Name + ": " + p.NodeLabel })}
+	}, nil},
+	{PodsMislabelled, func(n *name) bool { return len(n.unlabelled) > 0 }, func(n *name) Finding {
+		f := Finding{Cause: "pods have no label " + n.nodeLabelKey, About: each(n.unlabelled, podName), Waits: true}
+		if !n.Controller.Stopped {
+			f.Act = "the pods' events say whether it was refused"
+		}
+		return f
+	}, nil},
+	{EndpointsOutdated, func(n *name) bool { return len(n.stale) > 0 }, func(n *name) Finding {
+		return Finding{About: first(n.stale), Cause: "the name leads to addresses that no pod has any more; " + manager +
+			" has not removed them yet"}
+	}, nil},
+	{NodeNotReady, func(n *name) bool {
+		return are(n, func(node *corev1.Node) bool { return unreadiness(node) != nil }) &&
+			(n.Endpoints.Ready == 0 || len(n.unready) > 0)
+	}, func(n *name) Finding {
+		return Finding{Cause: theNode(n, "is", "are") + " NotReady", About: sinceNotReady(n)}
+	}, nil},
+	{PodsNotReady, func(n *name) bool { return len(n.unready) > 0 }, func(n *name) Finding {
+		return Finding{Cause: n.unready[0].cause, About: aboutUnready(n.unready), Act: howToStart(n, n.unready)}
+	}, nil},
+	{EndpointsOutdated, func(n *name) bool { return len(n.unpublished) > 0 }, func(n *name) Finding {
+		return Finding{About: each(n.unpublished, podName),
+			Cause: "pods are ready, but not in the EndpointSlices; " + manager + " has not added them yet"}
+	}, nil},
+	{EndpointsOutdated, func(n *name) bool { return n.Endpoints.Ready < n.Endpoints.Total }, func(n *name) Finding {
+		return Finding{Cause: fmt.Sprintf("%d of %d endpoints are ready, the others are of no pod here; their "+
+			"EndpointSlice is managed by %s", n.Endpoints.Ready, n.Endpoints.Total, own(n.manager))}
+	}, nil},
+	{PortsMissing, func(n *name) bool { return len(n.missingPorts) > 0 }, func(n *name) Finding {
+		return Finding{Cause: whyNoPort(n), About: declaredPorts(n)}
+	}, nil},
+	{"", func(n *name) bool { return n.Endpoints.Ready > 0 }, func(*name) Finding {
+		return Finding{State: Healthy}
+	}, nil},
+	{PodsEnded, func(n *name) bool { return len(n.terminating) > 0 }, func(n *name) Finding {
+		return Finding{Cause: "only terminating pods", About: each(n.terminating, podName)}
+	}, nil},
+	{PodsEnded, func(n *name) bool { return len(n.pods) > 0 }, func(n *name) Finding {
+		return Finding{State: Empty, Cause: "only ended pods",
+			About: each(n.pods, func(p *pod) string { return p.Name + ": " + p.Reason })}
+	}, nil},
+	{NodeUnschedulable, func(n *name) bool {
+		return are(n, func(node *corev1.Node) bool { return node.Spec.Unschedulable })
+	}, func(n *name) Finding { return noPod(n, "; "+theNode(n, "is", "are")+" cordoned") }, nil},
+	{NodeUnschedulable, func(n *name) bool {
+		return are(n, func(node *corev1.Node) bool { return n.keepsOff(node) != "" })
+	}, func(n *name) Finding {
+		return noPod(n, "; its pods do not tolerate the taint "+n.keepsOff(n.on[0])+" of "+theNode(n, "", ""))
+	}, nil},
+	{NoPods, func(*name) bool { return true }, func(n *name) Finding {
+		if waiting := n.facts.pods[""]; len(waiting) > 0 {
+			return noPod(n, "; "+waiting[0].cause)
+		}
+		return noPod(n, "")
+	}, nil},
+}
+
+// findingOf returns what the first rule that applies to a name finds, and the reasons of Ready that are about the same.
+// The last rule always applies.
+func findingOf(n *name) (found Finding, status []string) {
+	r := &rules[slices.IndexFunc(rules, func(r rule) bool { return r.applies(n) })]
+	found = r.find(n)
+	found.Reason, found.State = r.reason, cmp.Or(found.State, Down)
+	found.Message = joined(found.CauseAbout(), found.Act)
+	return found, r.status
+}
+
+func serviceIs(reason Reason) func(*name) bool {
+	return func(n *name) bool { return n.service.Reason == reason }
+}
+
+func theService(n *name) Finding { return n.service }
 
 // manager writes what Kubernetes publishes.
 const manager = "kube-controller-manager"
@@ -247,8 +277,8 @@ func declaredPorts(n *name) string {
 }
 
 // noPod says that no pod is on the node, and why, and counts those that no node has yet.
-func noPod(n *name, reason Reason, why string) Finding {
-	f := Finding{Reason: reason, State: Empty,
+func noPod(n *name, why string) Finding {
+	f := Finding{State: Empty,
 		Cause: fmt.Sprintf("no pod with %s here%s", labels.FormatLabels(n.LocalService.Spec.Selector), why)}
 	if waiting := len(n.facts.pods[""]); waiting > 0 {
 		f.About = fmt.Sprintf("%d not scheduled yet", waiting)
