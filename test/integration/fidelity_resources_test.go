@@ -12,10 +12,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
@@ -201,20 +199,17 @@ func (p *pair) quota() {
 	}
 }
 
-// watches compares the Services that informers with a selector, and streamed lists, report.
+// watches compares the Services that informers with a selector report. They begin with a streamed list of those that
+// exist.
 func (p *pair) watches() {
+	seen := services
+	seen.verbs, seen.names = []string{"create", "patch", "patch", "update", "delete"}, []string{"a", "b"}
+	p.askAll(40, seen.random)
 	var told [2]*recorder
 	for i, s := range p.sides {
 		told[i] = recordServices(p, s)
 	}
-	seen := services
-	seen.verbs, seen.names = []string{"create", "patch", "patch", "update", "delete"}, []string{"a", "b"}
-	for i := range 120 {
-		p.ask(seen.random(p))
-		if i%40 == 0 {
-			p.ask(p.streamedList())
-		}
-	}
+	p.askAll(80, seen.random)
 	last := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "last", Labels: map[string]string{"app": "demo"}}}
 	last.Spec.ClusterIP = corev1.ClusterIPNone
 	for _, s := range p.sides {
@@ -282,35 +277,6 @@ func recordServices(p *pair, s *side) *recorder {
 	p.Cleanup(factory.Shutdown)
 	if !cache.WaitForCacheSync(p.Context().Done(), informer.HasSynced) {
 		p.Fatal("the informer does not begin")
-	}
-	return out
-}
-
-// streamedList returns the request of a list that is sent as a watch.
-func (p *pair) streamedList() request {
-	out := request{kind: "services", namespace: p.namespace, name: "a", what: "streamed list"}
-	out.get = services.getter(out.namespace, out.name)
-	options := metav1.ListOptions{LabelSelector: "app=demo", SendInitialEvents: new(true), AllowWatchBookmarks: true,
-		ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan, TimeoutSeconds: new(int64(20))}
-	out.do = func(ctx context.Context, s *side, _ known) (any, error) {
-		watcher, err := s.kube.CoreV1().Services(out.namespace).Watch(ctx, options)
-		if err != nil {
-			return nil, err
-		}
-		defer watcher.Stop()
-		var events []string
-		for event := range watcher.ResultChan() {
-			object, err := meta.Accessor(event.Object)
-			if err != nil {
-				return nil, err
-			}
-			if event.Type == watch.Bookmark && object.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true" {
-				slices.Sort(events)
-				return events, nil
-			}
-			events = append(events, fmt.Sprint(event.Type, " ", nameOf(object)))
-		}
-		return nil, fmt.Errorf("it ends without the bookmark, after %v", events)
 	}
 	return out
 }
