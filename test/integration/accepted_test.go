@@ -7,13 +7,12 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -94,6 +93,34 @@ func randomSpec(random *rand.Rand, all []schemaPart) any {
 	return spec
 }
 
+// try makes a dry run with a spec, and returns the LocalService that the API server would store, with a name and a UID.
+func (s *scene) try(spec any) (*v1alpha1.LocalService, error) {
+	ls := &v1alpha1.LocalService{}
+	answer, err := s.ask(with(full(s.T, s.Namespace)[0], []string{"spec"}, spec), "")
+	if err == nil {
+		err = json.Unmarshal(answer, ls)
+	}
+	ls.UID = "uid-demo"
+	return ls, err
+}
+
+// tryService makes a dry run with one of the Services of a LocalService, that of a node in mode Services.
+func (s *scene) tryService(ls *v1alpha1.LocalService, i int) error {
+	labels := func(_, _ string) (value string, exists bool) { return "a", true }
+	templates, err := plan.NewTemplates(ls, nodeLabel, labels)
+	if err != nil {
+		return err
+	}
+	node := ""
+	if len(templates) == 1 {
+		node = []string{"node1", "10.0.0.1.example.com", strings.Repeat("n.", 120) + "n"}[i%3]
+	}
+	service := templates[i%len(templates)].Service(node)
+	service.Namespace = s.Namespace
+	_, err = s.ServiceClient().Create(s.Ctx(), service, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	return err
+}
+
 // TestWhatIsAcceptedWorks tests that the API server accepts the Services of each spec that it accepts. So whoever
 // writes a bad spec gets the error at once, and not later for each node. The exception is what only the cluster knows:
 // whether it has addresses of a family.
@@ -103,55 +130,31 @@ func TestWhatIsAcceptedWorks(t *testing.T) {
 	single := newScene(t, shared, "accepted")
 	dual := newScene(t, framework.NewCluster(t, dualStack()), "accepted")
 	all := schemaParts(t, "spec")
-	var mu sync.Mutex
-	accepted, familiesRefused := 0, 0
+	var accepted, familiesRefused atomic.Int32
 	single.InParallel(specs, func(i int) error {
-		spec := randomSpec(rand.New(rand.NewPCG(uint64(i), 0)), all)
-		object := with(full(t, single.Namespace)[0], []string{"spec"}, spec)
-		answer, err := single.ask(object, "")
+		ls, err := single.try(randomSpec(rand.New(rand.NewPCG(uint64(i), 0)), all))
 		if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
 			return nil
 		} else if err != nil {
-			return err
+			return fmt.Errorf("spec %d: %w", i, err)
 		}
-		ls := &v1alpha1.LocalService{}
-		if err := json.Unmarshal(answer, ls); err != nil {
-			return fmt.Errorf("spec %d cannot be read: %w: %s", i, err, answer)
-		}
-		ls.UID = types.UID("uid-demo")
-		mu.Lock()
-		accepted++
-		mu.Unlock()
-		templates, err := plan.NewTemplates(ls, nodeLabel, nil)
-		if err != nil {
-			t.Errorf("spec %d is accepted, and invalid: %v", i, err)
-			return nil
-		}
+		accepted.Add(1)
+		policy := ls.Spec.IPFamilyPolicy
+		asks := policy != nil && *policy == corev1.IPFamilyPolicyRequireDualStack ||
+			len(ls.Spec.IPFamilies) > 1 && policy == nil || slices.Contains(ls.Spec.IPFamilies, "IPv6")
 		for _, s := range []*scene{single, dual} {
-			template, node := templates[i%len(templates)], ""
-			if len(templates) == 1 {
-				node = []string{"node1", "10.0.0.1.example.com", strings.Repeat("n.", 120) + "n"}[i%3]
-			}
-			service := template.Service(node)
-			service.Namespace = s.Namespace
-			dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
-			_, err := s.ServiceClient().Create(s.Ctx(), service, dryRun)
-			policy := ls.Spec.IPFamilyPolicy
-			asks := policy != nil && *policy == corev1.IPFamilyPolicyRequireDualStack ||
-				len(ls.Spec.IPFamilies) > 1 && policy == nil || slices.Contains(ls.Spec.IPFamilies, "IPv6")
+			err := s.tryService(ls, i)
 			if s == single && asks && apierrors.IsInvalid(err) && strings.Contains(err.Error(), "spec.ipFamil") {
-				mu.Lock()
-				familiesRefused++
-				mu.Unlock()
+				familiesRefused.Add(1)
 			} else if err != nil {
-				t.Errorf("spec %d is accepted, and its Service refused: %.600v\n%.1000s", i, err, answer)
+				t.Errorf("spec %d is accepted, and its Service refused: %.600v\n%.1000v", i, err, ls.Spec)
 			}
 		}
 		return nil
 	})
-	t.Logf("%d of %d specs are accepted; %d ask for a family that one cluster does not have", accepted, specs,
-		familiesRefused)
-	if accepted < specs/5 {
-		t.Errorf("only %d of %d specs are accepted, so little was tried", accepted, specs)
+	t.Logf("%d of %d specs are accepted; %d ask for a family that one cluster does not have", accepted.Load(), specs,
+		familiesRefused.Load())
+	if accepted.Load() < specs/5 {
+		t.Errorf("only %d of %d specs are accepted, so little was tried", accepted.Load(), specs)
 	}
 }

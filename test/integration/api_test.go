@@ -205,9 +205,15 @@ func TestBadSpecsAreRefused(t *testing.T) {
 		strings.Repeat("a", 53): "choose a name of at most 52 characters",
 		"demo.v1":               "it must start with a letter and hold only lower case letters, digits and '-'",
 		"1demo":                 "it must start with a letter",
+		"demo-v1-2":             "",
+		strings.Repeat("a", 52): "",
 	} {
 		t.Run(name, func(t *testing.T) {
-			wantRefusal(t, s.in(t).createFromYAML(name, headless, metav1.DryRunAll), "metadata.name: Invalid", says)
+			if err := s.in(t).createFromYAML(name, headless, metav1.DryRunAll); says != "" {
+				wantRefusal(t, err, "metadata.name: Invalid", says)
+			} else if err != nil {
+				t.Error(err)
+			}
 		})
 	}
 }
@@ -269,12 +275,27 @@ func TestKeysWithoutValue(t *testing.T) {
 	}
 }
 
-// TestGoodSpecs tests specs that only mode Hostnames accepts, and fields that have no effect there. Annotations may be
-// large, but not those with variables: they cost each node as much as others cost for all nodes together.
+// TestGoodSpecs tests specs that combine fields, or take them to their limits, and those that only mode Hostnames
+// accepts: the API server accepts them, and their Services. Annotations may be large, but not those with variables: they
+// cost each node as much as others cost for all nodes together. Each field by itself has a walk in
+// TestEveryFieldSetChangedUnset.
 func TestGoodSpecs(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, shared, "good")
-	for _, fields := range []string{
+	const sticky = "ports: [{port: 80}], sessionAffinity: ClientIP, sessionAffinityConfig: "
+	for i, fields := range []string{
+		"clusterIP: None",
+		"clusterIP: None, serviceMetadata: {}",
+		`clusterIP: None, selector: {app.kubernetes.io/name: demo, empty: ""}`,
+		`clusterIP: None, serviceMetadata: {labels: {app.kubernetes.io/part-of: a, empty: ""}}`,
+		`type: ClusterIP, clusterIP: "", sessionAffinity: None, ports: [{port: 80}]`,
+		"type: NodePort, externalTrafficPolicy: Local, ports: [{port: 80, nodePort: 0}]",
+		everyField,
+		sticky + "{clientIP: {}}",
+		sticky + "{clientIP: {timeoutSeconds: 1}}",
+		sticky + "{clientIP: {timeoutSeconds: 86400}}",
+		"ports: [{name: t, port: 53}, {name: u, port: 53, protocol: UDP}, {name: s, port: 53, protocol: SCTP, " +
+			"targetPort: dns}]",
 		"mode: Hostnames",
 		"mode: Hostnames, ports: []",
 		"mode: Hostnames, groupBy: topology.kubernetes.io/zone",
@@ -291,7 +312,11 @@ func TestGoodSpecs(t *testing.T) {
 		annotation("\"$$(NODE_LABEL[ $(NODE_LABEL['topology.kubernetes.io/zone'])\""),
 		label("in-$(NODE_LABEL['" + strings.Repeat("a.", 60) + "com/zone']).$(NODE_DNS_LABEL)"),
 	} {
-		if err := s.createFromYAML("demo", fields, metav1.DryRunAll); err != nil {
+		ls, err := s.try(fieldsOf("selector: {app: demo}", fields))
+		if err == nil {
+			err = s.tryService(ls, i)
+		}
+		if err != nil {
 			t.Errorf("%.200s: %v", fields, err)
 		}
 	}
@@ -314,50 +339,6 @@ func TestModeIsFixed(t *testing.T) {
 			wantRefusal(t, err, "spec.mode", "mode cannot be changed: create a second LocalService with the other "+
 				"mode, move the clients, and delete this one")
 		}
-	}
-}
-
-// TestGoodSpecsBecomeServices tests specs that combine fields, or take them to their limits. Each field by itself has a
-// walk in TestEveryFieldSetChangedUnset.
-func TestGoodSpecsBecomeServices(t *testing.T) {
-	t.Parallel()
-	var manyPorts []string
-	for i := range 100 {
-		manyPorts = append(manyPorts, fmt.Sprintf("{name: p%d, port: %d}", i, 1000+i))
-	}
-	const sticky = "ports: [{port: 80}], sessionAffinity: ClientIP, sessionAffinityConfig: "
-	for name, fields := range map[string]string{
-		"no-ports":         "clusterIP: None",
-		"default":          "ports: [{port: 80}]",
-		"default-said":     `type: ClusterIP, clusterIP: "", sessionAffinity: None, ports: [{port: 80}]`,
-		"node-port":        "type: NodePort, externalTrafficPolicy: Local, ports: [{port: 80, nodePort: 0}]",
-		"load-balancer":    everyField,
-		"no-timeout":       sticky + "{clientIP: {}}",
-		"shortest-timeout": sticky + "{clientIP: {timeoutSeconds: 1}}",
-		"longest-timeout":  sticky + "{clientIP: {timeoutSeconds: 86400}}",
-		"dual-stack":       "clusterIP: None, ipFamilyPolicy: PreferDualStack",
-		"close":            "clusterIP: None, trafficDistribution: PreferClose",
-		"labels":           `clusterIP: None, selector: {app.kubernetes.io/name: demo, empty: ""}`,
-		"metadata":         `clusterIP: None, serviceMetadata: {labels: {app.kubernetes.io/part-of: a, empty: ""}}`,
-		"empty-metadata":   "clusterIP: None, serviceMetadata: {}",
-		"protocols": "ports: [{name: t, port: 53}, {name: u, port: 53, protocol: UDP}, {name: s, port: 53, " +
-			"protocol: SCTP, targetPort: dns}]",
-		"ports-100":             "clusterIP: None, ports: [" + strings.Join(manyPorts, ", ") + "]",
-		strings.Repeat("a", 52): "clusterIP: None",
-		"a":                     "clusterIP: None",
-		"demo-v1-2":             "clusterIP: None",
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newScene(t, shared, "good")
-			node := s.AddNodes("a")[0]
-			s.Must(s.createFromYAML(name, fields))
-			ready := s.WaitReady(name)
-			for _, service := range s.MustOwn(ready, 1) {
-				s.checkFollows(ready, service, node)
-			}
-			s.WantWrites("services", "1 create services 201")
-		})
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -81,23 +80,28 @@ func TestProgramEndsByItself(t *testing.T) {
 	}
 }
 
-// TestLogsAsJSON tests that every line is an object, and holds what a log collector looks for.
+// TestLogsAsJSON tests that every line of the log is an object, and holds what a log collector looks for. This
+// controller listens on no address, finds its cluster through $KUBECONFIG, and ends after Ctrl-C as after SIGTERM.
 func TestLogsAsJSON(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, solo(t), "json")
+	controller, err := framework.StartController(framework.ControllerOptions{
+		Args: []string{"-http-address=", "-logging-format=json", "-v=2"},
+		Env:  []string{"KUBECONFIG=" + s.MustControllerKubeconfig(t)},
+	})
+	s.Must(err)
+	t.Cleanup(controller.Kill)
 	s.AddNodes("a")
-	controller := s.NewController(t, "-logging-format=json", "-v=2")
 	s.CreateReady("demo")
-	s.Must(controller.Stop())
+	s.Must(controller.Signal(os.Interrupt))
+	if exitCode, err := controller.Wait(); err != nil || exitCode != 0 {
+		t.Errorf("after Ctrl-C: exit code %d, %v", exitCode, err)
+	}
 	written := false
 	for line := range strings.Lines(controller.Output()) {
 		var entry map[string]any
-		if err := json.Unmarshal([]byte(line), &entry); err != nil {
-			t.Errorf("a line of the log is no JSON: %v: %s", err, line)
-			continue
-		}
-		if entry["msg"] == nil || entry["ts"] == nil {
-			t.Errorf("a line of the log lacks msg or ts: %s", line)
+		if err := json.Unmarshal([]byte(line), &entry); err != nil || entry["msg"] == nil || entry["ts"] == nil {
+			t.Errorf("a line of the log is no JSON with msg and ts: %v: %s", err, line)
 		}
 		if localService, ok := entry["localService"].(map[string]any); ok && entry["msg"] == "Services written" {
 			written = localService["namespace"] == s.Namespace && localService["name"] == "demo"
@@ -105,25 +109,6 @@ func TestLogsAsJSON(t *testing.T) {
 	}
 	if !written {
 		t.Errorf("the log does not mention the Services that were written:\n%s", controller.Output())
-	}
-}
-
-// TestLogAtDefaultVerbosity tests that the log of a controller that works without errors is short, and has each warning
-// that the API server sends with the Service of every node at most once.
-func TestLogAtDefaultVerbosity(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, solo(t), "quiet")
-	controller := s.NewController(t)
-	s.settle()
-	s.CreateReady("close", spec(headless, "trafficDistribution: PreferClose"))
-	s.Must(controller.Stop())
-	// The lines of the mutation detector, which only tests enable, of writes and of conditions do not count.
-	lines := slices.DeleteFunc(controller.LogLines(""), func(line string) bool {
-		return strings.Contains(line, "Mutation detector") || strings.Contains(line, "Services written") ||
-			strings.Contains(line, "Condition changed")
-	})
-	if warnings := controller.LogLines("PreferClose"); len(lines) > 6 || len(warnings) > 1 {
-		t.Errorf("the log has %d lines although nothing needs attention:\n%s", len(lines), strings.Join(lines, "\n"))
 	}
 }
 
@@ -169,24 +154,5 @@ func TestProfiling(t *testing.T) {
 		if err != nil || status != want || strings.Contains(body, "goroutine") != (want == http.StatusOK) {
 			t.Errorf("/debug/pprof/: %d, want %d; %v %s", status, want, err, body)
 		}
-	}
-}
-
-// TestWithoutHTTPServer tests that the controller works without listening on any address, also finds its cluster
-// through $KUBECONFIG, and ends after Ctrl-C as after SIGTERM.
-func TestWithoutHTTPServer(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, solo(t), "nohttp")
-	controller, err := framework.StartController(framework.ControllerOptions{
-		Args: []string{"-http-address="},
-		Env:  []string{"KUBECONFIG=" + s.MustControllerKubeconfig(t)},
-	})
-	s.Must(err)
-	t.Cleanup(controller.Kill)
-	s.AddNodes("a")
-	s.MustOwn(s.CreateReady("demo"), 1)
-	s.Must(controller.Signal(os.Interrupt))
-	if exitCode, err := controller.Wait(); err != nil || exitCode != 0 {
-		t.Errorf("after Ctrl-C: exit code %d, %v", exitCode, err)
 	}
 }

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -37,14 +38,25 @@ func (s *scene) settle() {
 	}
 }
 
-// TestAtRest tests that a controller that finds everything in place writes nothing.
+// TestAtRest tests that a controller that finds everything in place writes nothing, and that the log of the one before,
+// which has worked without errors, is short: with each warning that the API server sends with the Service of every node
+// at most once.
 func TestAtRest(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, solo(t), "rest")
 	controller := s.NewController(t)
 	s.settle()
+	s.CreateReady("close", spec(headless, "trafficDistribution: PreferClose"))
 	s.newFence().passAll()
 	s.Must(controller.Stop())
+	// The lines of the mutation detector, which only tests enable, of writes and of conditions do not count.
+	lines := slices.DeleteFunc(controller.LogLines(""), func(line string) bool {
+		return strings.Contains(line, "Mutation detector") || strings.Contains(line, "Services written") ||
+			strings.Contains(line, "Condition changed")
+	})
+	if warnings := controller.LogLines("PreferClose"); len(lines) > 6 || len(warnings) > 1 {
+		t.Errorf("the log has %d lines although nothing needs attention:\n%s", len(lines), strings.Join(lines, "\n"))
+	}
 	s.ResetCount()
 	s.NewController(t)
 	s.newFence().passAll()
