@@ -14,8 +14,6 @@ import (
 )
 
 const (
-	podCIDR      = "10.244.0.0/16"
-	podCIDR6     = "fd00:10:244::/56"
 	serviceCIDR  = "10.96.0.0/16"
 	serviceCIDR6 = "fd00:10:96::/112"
 	apiServiceIP = "10.96.0.1" // the Service "kubernetes": the first address of serviceCIDR
@@ -181,9 +179,6 @@ func (c *controlPlane) controllerManager() []string {
 		"--kube-api-qps", "1000", "--kube-api-burst", "2000",
 		"--node-monitor-period", "1s", "--node-monitor-grace-period", nodeMonitorGracePeriod,
 		"--flex-volume-plugin-dir", c.dir.path("flexvolume"), // the default is outside the playground's directory
-	}
-	if c.nodes {
-		args = append(args, "--allocate-node-cidrs", "--cluster-cidr", c.config.cidrs(podCIDR, podCIDR6))
 	}
 	if c.config.Controllers != "" {
 		args = append(args, "--controllers", c.config.Controllers)

@@ -39,6 +39,27 @@ func nodeIPs(i int, dualStack bool) ([]net.IP, error) {
 	return ips, nil
 }
 
+// podSubnets are the ranges of the addresses of the pods on a node, that of IPv4 first. They have the number of the
+// node's own address, so that they stay the same when its Node object is deleted and registers again.
+func podSubnets(ips []net.IP) []string {
+	number := ips[0][len(ips[0])-1]
+	return []string{fmt.Sprintf("10.244.%d.0/24", number), fmt.Sprintf("fd00:10:244:%x::/64", number)}[:len(ips)]
+}
+
+// routePods makes the route to the pods of a node.
+func routePods(ips []net.IP) error {
+	for i, subnet := range podSubnets(ips) {
+		_, destination, err := net.ParseCIDR(subnet)
+		if err == nil {
+			err = netlink.RouteReplace(&netlink.Route{Dst: destination, Gw: ips[i]})
+		}
+		if err != nil {
+			return fmt.Errorf("setting the route to %s by %s: %w", subnet, ips[i], err)
+		}
+	}
+	return nil
+}
+
 // hardwareAddr is the MAC address that goes with an IP address. With random ones, the bridge would take over one of its
 // ports' and change it when a node is switched off, and a node would come back with another one: each time, the others
 // would send to the address they remember for ten seconds or more.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"embed"
 	"fmt"
@@ -24,7 +25,11 @@ var configFiles embed.FS
 // nodeMain is a machine of the cluster: containerd, kubelet and kube-proxy in namespaces of its own. Its arguments are
 // the playground's directory, the node's name and its addresses.
 func nodeMain(args []string) int {
-	dir, name, ips := workdir(args[1]), args[2], args[3]
+	dir, name := workdir(args[1]), args[2]
+	var ips []net.IP
+	for ip := range strings.SplitSeq(args[3], ",") {
+		ips = append(ips, net.ParseIP(ip))
+	}
 	err := runNode(dir, name, ips)
 	// The user looks for logs from outside.
 	fmt.Fprintln(os.Stderr, strings.ReplaceAll(err.Error(), string(insideDir), string(dir)))
@@ -32,7 +37,7 @@ func nodeMain(args []string) int {
 }
 
 // runNode returns when something on the node has failed.
-func runNode(dir workdir, name, ips string) error {
+func runNode(dir workdir, name string, ips []net.IP) error {
 	c, err := dir.readConfig()
 	if err != nil {
 		return err
@@ -44,12 +49,12 @@ func runNode(dir workdir, name, ips string) error {
 	if err := privateMounts(dir, name, c.Binary); err != nil {
 		return err
 	}
-	if err := writeConfigFiles(); err != nil {
+	if err := writeConfigFiles(podSubnets(ips)); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	if err := setUpNodeNetwork(ctx, strings.Split(ips, ","), c.Port); err != nil {
+	if err := setUpNodeNetwork(ctx, ips, c.Port); err != nil {
 		return err
 	}
 	d := &daemons{cancel: cancel}
@@ -67,7 +72,7 @@ func runNode(dir workdir, name, ips string) error {
 	if err := serveNode(ctx, name); err != nil {
 		return err
 	}
-	err = start(self("kubelet", "--config", insideConfig+"/kubelet.yaml", "--node-ip", ips,
+	err = start(self("kubelet", "--config", insideConfig+"/kubelet.yaml", "--node-ip", joined(ips),
 		"--kubeconfig", insideDir.kubeconfigOf("node-"+name)))
 	if err != nil {
 		return err
@@ -76,19 +81,38 @@ func runNode(dir workdir, name, ips string) error {
 	return context.Cause(ctx)
 }
 
-func writeConfigFiles() error {
+// joined are addresses as the kubelet takes them.
+func joined(ips []net.IP) string {
+	var all []string
+	for _, ip := range ips {
+		all = append(all, ip.String())
+	}
+	return strings.Join(all, ",")
+}
+
+// writeConfigFiles writes the configuration of a node with these ranges of pod addresses.
+func writeConfigFiles(subnets []string) error {
 	files, err := fs.Sub(configFiles, "config")
 	if err != nil {
 		return fmt.Errorf("finding the embedded configuration: %w", err)
 	}
-	if err := os.CopyFS(insideConfig, files); err != nil {
+	network, err := fs.ReadFile(files, "cni.tmpl")
+	if err == nil {
+		err = os.CopyFS(insideConfig, files)
+	}
+	if err == nil {
+		ranges := `[{"subnet": "` + strings.Join(subnets, `"}], [{"subnet": "`) + `"}]`
+		network = bytes.ReplaceAll(network, []byte("RANGES"), []byte(ranges))
+		err = os.WriteFile(filepath.Join(insideConfig, "pods.conflist"), network, 0o644)
+	}
+	if err != nil {
 		return fmt.Errorf("writing the node's configuration: %w", err)
 	}
 	return nil
 }
 
 // setUpNodeNetwork configures eth0, which the sandbox connects at the same time.
-func setUpNodeNetwork(ctx context.Context, ips []string, port int) error {
+func setUpNodeNetwork(ctx context.Context, ips []net.IP, port int) error {
 	err := poll(ctx, startTimeout, "waiting for eth0", func(context.Context) error {
 		_, err := netlink.LinkByName("eth0")
 		return err
@@ -100,7 +124,7 @@ func setUpNodeNetwork(ctx context.Context, ips []string, port int) error {
 		return err
 	}
 	for i, gateway := range gateways(len(ips) > 1) {
-		if err := configureLink("eth0", net.ParseIP(ips[i])); err != nil {
+		if err := configureLink("eth0", ips[i]); err != nil {
 			return err
 		}
 		if err := netlink.RouteAdd(&netlink.Route{Gw: gateway}); err != nil {
@@ -140,14 +164,14 @@ func serveNode(ctx context.Context, name string) error {
 		return err
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /images/{file}", answer(func(r *http.Request) (any, error) {
-		return nil, importImage(r.Context(), images, insideDir.path("images", filepath.Base(r.PathValue("file"))))
+	mux.HandleFunc("POST /images/{file}", answer(func(r *http.Request) error {
+		return importImage(r.Context(), images, insideDir.path("images", filepath.Base(r.PathValue("file"))))
 	}))
-	mux.HandleFunc("GET /ready/services", answer(func(r *http.Request) (any, error) {
-		return nil, dialOnce(r.Context(), "tcp", net.JoinHostPort(apiServiceIP, "443"))
+	mux.HandleFunc("GET /ready/services", answer(func(r *http.Request) error {
+		return dialOnce(r.Context(), "tcp", net.JoinHostPort(apiServiceIP, "443"))
 	}))
-	mux.HandleFunc("GET /ready/dns", answer(func(r *http.Request) (any, error) {
-		return nil, resolveOnce(r.Context())
+	mux.HandleFunc("GET /ready/dns", answer(func(r *http.Request) error {
+		return resolveOnce(r.Context())
 	}))
 	go serveHTTP(l, mux)
 	// After listening: an image that `playground load` writes now is either seen here, or the node receives it.

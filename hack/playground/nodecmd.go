@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,30 +17,13 @@ import (
 func nodeCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "node", Short: "Switch nodes of the running playground on and off"}
 	var dir string
-	list := &cobra.Command{Use: "list", Short: "List the nodes", Args: cobra.NoArgs}
-	list.RunE = func(cmd *cobra.Command, _ []string) error {
-		var states []nodeState
-		if err := callSandbox(cmd.Context(), dir, "GET", "/nodes", &states); err != nil {
-			return err
-		}
-		w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "NAME\tIP\tSTATE")
-		for _, s := range states {
-			state := "stopped"
-			if s.Running {
-				state = "running"
-			}
-			fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, s.IP, state)
-		}
-		return w.Flush()
-	}
 	stop := &cobra.Command{
 		Use:   "stop NAME",
 		Short: "Pull a node's plug: its pods and its disk are gone, its Node object stays",
 		Args:  cobra.ExactArgs(1),
 	}
 	stop.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := callSandbox(cmd.Context(), dir, "DELETE", "/nodes/"+url.PathEscape(args[0]), nil); err != nil {
+		if err := callSandbox(cmd.Context(), dir, "DELETE", "/nodes/"+url.PathEscape(args[0])); err != nil {
 			return err
 		}
 		progress("%s is stopped: Kubernetes notices in about %s", args[0], nodeMonitorGracePeriod)
@@ -54,13 +36,13 @@ func nodeCommand() *cobra.Command {
 	}
 	start.RunE = func(cmd *cobra.Command, args []string) error {
 		began := time.Now()
-		if err := callSandbox(cmd.Context(), dir, "POST", "/nodes/"+url.PathEscape(args[0]), nil); err != nil {
+		if err := callSandbox(cmd.Context(), dir, "POST", "/nodes/"+url.PathEscape(args[0])); err != nil {
 			return err
 		}
 		progress("%s is ready after %s", args[0], since(began))
 		return nil
 	}
-	for _, c := range []*cobra.Command{list, start, stop} {
+	for _, c := range []*cobra.Command{start, stop} {
 		dirFlag(c, &dir)
 		cmd.AddCommand(c)
 	}
@@ -83,12 +65,12 @@ func runningPlayground(path string) (workdir, error) {
 	return workdir(abs), nil
 }
 
-func callSandbox(ctx context.Context, path, method, request string, v any) error {
+func callSandbox(ctx context.Context, path, method, request string) error {
 	dir, err := runningPlayground(path)
 	if err != nil {
 		return err
 	}
-	err = unixClient(dir.sandboxSocket()).call(ctx, method, request, v)
+	err = call(ctx, dir.sandboxSocket(), method, request)
 	if opErr := new(net.OpError); errors.As(err, &opErr) {
 		return fmt.Errorf("the playground in %s is not ready or not running: %w", dir, err)
 	}
@@ -135,7 +117,7 @@ func load(ctx context.Context, path string, image imageSource) error {
 	}
 	var errs []error
 	for _, name := range names {
-		err := unixClient(dir.nodeSocket(name)).call(ctx, "POST", "/images/"+filepath.Base(image.file(dir)), nil)
+		err := call(ctx, dir.nodeSocket(name), "POST", "/images/"+filepath.Base(image.file(dir)))
 		if err != nil {
 			errs = append(errs, fmt.Errorf("loading %s on %s: %w", image.Ref, name, err))
 			continue

@@ -35,22 +35,6 @@ type node struct {
 	failed  context.CancelCauseFunc // gets the reason why the node has ended by itself
 }
 
-// addresses are those of the node as the kubelet takes them.
-func (m *node) addresses() string {
-	var all []string
-	for _, ip := range m.ips {
-		all = append(all, ip.String())
-	}
-	return strings.Join(all, ",")
-}
-
-// nodeState is a node in the answers to the command line.
-type nodeState struct {
-	Name    string `json:"name"`
-	IP      string `json:"ip"`
-	Running bool   `json:"running"`
-}
-
 // validateNodeName reports a name that cannot be a node's. Linux takes up to 64 characters as a host name.
 func validateNodeName(name string) error {
 	problems := validation.IsDNS1123Subdomain(name)
@@ -101,7 +85,7 @@ func (n *nodes) start(name string, failed context.CancelCauseFunc) error {
 			return err
 		}
 		m = &node{name: name, ips: ips, link: fmt.Sprintf("node%d", len(n.list))}
-		if err := n.issueNode(name); err != nil {
+		if err := errors.Join(n.issueNode(name), routePods(ips)); err != nil {
 			return err
 		}
 		n.list = append(n.list, m)
@@ -127,7 +111,7 @@ func (n *nodes) issueNode(name string) error {
 }
 
 func (n *nodes) boot(m *node) error {
-	cmd := self(nodeApplet, string(n.dir), m.name, m.addresses())
+	cmd := self(nodeApplet, string(n.dir), m.name, joined(m.ips))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: newNamespaces}
 	m.started = time.Now()
 	log := n.dir.logFile(m.name)
@@ -174,16 +158,6 @@ func (n *nodes) release(m *node) error {
 	return disconnectNode(m.link)
 }
 
-func (n *nodes) states() []nodeState {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	states := []nodeState{}
-	for _, m := range n.list {
-		states = append(states, nodeState{Name: m.name, IP: m.ips[0].String(), Running: m.process != nil})
-	}
-	return states
-}
-
 // waitReady returns when the node that was started last under that name is Ready and reaches Services.
 func (n *nodes) waitReady(ctx context.Context, name string) error {
 	n.mu.Lock()
@@ -212,10 +186,9 @@ func (n *nodes) waitDNS(ctx context.Context, name string) error {
 
 // waitFor polls one of the node's own checks; if that fails, log is likely to say why.
 func (n *nodes) waitFor(ctx context.Context, name, check, log string) error {
-	client := unixClient(n.dir.nodeSocket(name))
 	err := poll(ctx, startTimeout, fmt.Sprintf("waiting for %s on node %s", check, name),
 		func(ctx context.Context) error {
-			return client.call(ctx, "GET", "/ready/"+check, nil)
+			return call(ctx, n.dir.nodeSocket(name), "GET", "/ready/"+check)
 		})
 	if err != nil && ctx.Err() == nil {
 		return withLog(err, n.dir.logFile(name+"-"+log))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -58,27 +57,6 @@ func TestClusterNsswitch(t *testing.T) {
 	}
 }
 
-func TestWantedRoutes(t *testing.T) {
-	node := func(cidrs []string, ips ...string) *corev1.Node {
-		n := &corev1.Node{Spec: corev1.NodeSpec{PodCIDRs: cidrs}}
-		n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "k8s01"}}
-		for _, ip := range ips {
-			n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP,
-				Address: ip})
-		}
-		return n
-	}
-	got := wantedRoutes([]*corev1.Node{
-		node([]string{"10.244.0.0/24", "fd00:10:244::/64"}, "192.168.60.11", "fd00:192:168:60::b"),
-		node(nil, "192.168.60.12"), node([]string{"10.244.2.0/24"}),
-	})
-	want := map[string]net.IP{"10.244.0.0/24": net.ParseIP("192.168.60.11"),
-		"fd00:10:244::/64": net.ParseIP("fd00:192:168:60::b")}
-	if !maps.EqualFunc(got, want, net.IP.Equal) {
-		t.Errorf("got %v, want %v", got, want)
-	}
-}
-
 func TestNodeAddresses(t *testing.T) {
 	seen := map[string]bool{gatewayIP: true, gatewayIP6: true}
 	for i := 0; ; i++ {
@@ -89,7 +67,8 @@ func TestNodeAddresses(t *testing.T) {
 			}
 			break
 		}
-		for _, address := range []string{ips[0].String(), ips[1].String(), hardwareAddr(ips[0]).String()} {
+		addresses := append(podSubnets(ips), ips[0].String(), ips[1].String(), hardwareAddr(ips[0]).String())
+		for _, address := range addresses {
 			if seen[address] {
 				t.Fatalf("node %d gets an address that is taken: %s", i, address)
 			}

@@ -79,9 +79,6 @@ func (s *sandbox) start(ctx context.Context, outside net.Listener) error {
 			return err
 		}
 	}
-	if err := followRoutes(ctx, s.client, s.cancel); err != nil {
-		return err
-	}
 	if err := s.serve(); err != nil {
 		return err
 	}
