@@ -7,7 +7,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
-	"sync"
+	"time"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
@@ -126,44 +126,15 @@ func (s *scene) wantAnswers(from, of []string, ways ...access) {
 	}
 }
 
-// watch sends requests to nodes' Services repeatedly until the function that it returns is called, or the test ends. An
-// answer from a wrong node fails the test, and so does a missing answer before the watch returns, or when it is
-// stopped.
+// watch sends requests to nodes' Services repeatedly until the function that it returns is called, or the test ends.
+// They may fail, but no answer may come from a wrong node.
 func (s *scene) watch(client string, of []string, ways ...access) (stop func()) {
 	s.T.Helper()
-	askAll := func() (answered int) {
-		for _, way := range ways {
-			answers, err := askNodes(s.Ctx(), client, of, way)
-			if errors.Is(err, errWrongNode) {
-				s.T.Error(err)
-			}
-			for _, got := range answers {
-				answered += len(got.pods)
-			}
+	urls := map[string]string{}
+	for _, way := range ways {
+		for _, node := range of {
+			urls[way(node)] = node
 		}
-		return answered
 	}
-	if askAll() == 0 {
-		s.T.Error("nothing is answered that is to be watched")
-	}
-	stopping, lastAnswered := make(chan struct{}), make(chan int, 1)
-	go func() {
-		for {
-			select {
-			case <-stopping:
-				lastAnswered <- askAll()
-				return
-			default:
-				askAll()
-			}
-		}
-	}()
-	stop = sync.OnceFunc(func() {
-		close(stopping)
-		if answered := <-lastAnswered; answered == 0 && s.Ctx().Err() == nil {
-			s.T.Error("nothing is answered any more that was watched")
-		}
-	})
-	s.T.Cleanup(stop)
-	return stop
+	return startAsker(s.T, "names", client, asker{Pause: 200 * time.Millisecond, MayFail: true, URLs: urls})
 }

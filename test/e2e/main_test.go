@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -35,19 +36,14 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	if len(os.Args) == 2 && os.Args[1] == clientCommand {
-		if err := client(os.Stdin, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
+	for command, run := range map[string]func(io.Reader, io.Writer) error{clientCommand: client, askCommand: keepAsking} {
+		if len(os.Args) == 2 && os.Args[1] == command {
+			if err := run(os.Stdin, os.Stdout); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			os.Exit(0)
 		}
-		os.Exit(0)
-	}
-	if len(os.Args) == 2 && os.Args[1] == askCommand {
-		if err := keepAsking(os.Stdin, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
 	}
 	framework.Main(m, func(ctx context.Context) (func() error, error) {
 		controller, err1 := framework.ControllerProgram.Path()

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
@@ -23,6 +24,11 @@ func init() {
 		hostPortURLs[fmt.Sprintf("http://192.168.60.%d:9080/", 11+i)] = node
 		nameURLs[fmt.Sprintf("http://cache-%s.default:8080/", node)] = node
 	}
+}
+
+// patient is an asker whose requests may not fail, although it uses addresses for long.
+func patient(urls map[string]string) asker {
+	return asker{Pause: 40 * time.Millisecond, Cache: 20 * time.Second, URLs: urls}
 }
 
 // migration follows docs/migration.md in the namespace default of the shared cluster, section by section.
@@ -75,16 +81,16 @@ func TestMigration(t *testing.T) {
 	t.Parallel()
 	m := newMigration(t)
 	m.follow("Host ports")
-	stopPorts := startAsker(t, "the host port", nodes[1], hostPortURLs)
+	stopPorts := startAsker(t, "the host port", nodes[1], patient(hostPortURLs))
 	m.follow("1. Choose a name", "2. Give each node its name")
 	for _, from := range nodes[:2] {
-		startAsker(t, "the names", from, nameURLs)
+		startAsker(t, "the names", from, patient(nameURLs))
 	}
 	m.follow("3. Move the clients")
 	stopPorts()
 	const beside, stopOld = "5. Start pods without the host port beside the old ones", "6. Stop the old pods"
 	m.follow("4. See that nobody uses the port any more")
-	stopPorts = startAsker(t, "the host port, used after all", nodes[1], hostPortURLs)
+	stopPorts = startAsker(t, "the host port, used after all", nodes[1], patient(hostPortURLs))
 	m.follow(beside, "The way back before step 6", beside)
 	stopPorts()
 	m.follow(stopOld, "The way back after step 6")
