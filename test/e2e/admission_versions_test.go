@@ -43,7 +43,7 @@ func TestAdmissionUpgrade(t *testing.T) {
 	newer := s.in(t)
 	newer.Cluster = s.NewSecondAPIServer(t, "--emulated-version")
 	// as documented
-	_, err = newer.Kubectl(t.Context(), "--kubeconfig="+newer.Kubeconfig, "apply", "-k", everything)
+	_, err = newer.Kubectl(t.Context(), "apply", "-k", everything)
 	s.Must(err)
 	newer.waitPolicies(nodeLabel, probed{true, true, true, true})
 	newer.BindPod("bound-by-new", "k8s02", stale)
@@ -64,6 +64,6 @@ func TestAdmissionUpgrade(t *testing.T) {
 
 	wantMissing("delete", "-k", policies)
 	s.waitPolicies(nodeLabel, probed{})
-	newer.MustKubectl("--kubeconfig="+newer.Kubeconfig, "delete", "-k", policies, "--ignore-not-found")
+	newer.MustKubectl("delete", "-k", policies, "--ignore-not-found")
 	newer.waitPolicies(nodeLabel, probed{})
 }

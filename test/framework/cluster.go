@@ -241,8 +241,9 @@ func (c *Cluster) RunKubectl(t testing.TB, args ...string) string {
 
 // Playground runs a command of the playground for this cluster, such as `run --node`.
 func (c *Cluster) Playground(ctx context.Context, stdin []byte, args ...string) (stdout, stderr string, err error) {
-	// Without KUBECONFIG, kubectl uses the one in the directory, and its caches are deleted with that.
-	return PlaygroundProgram.Run(ctx, stdin, []string{"PLAYGROUND_DIR=" + c.dir, "KUBECONFIG="}, args...)
+	// Its caches are deleted with the directory.
+	return PlaygroundProgram.Run(ctx, stdin, []string{"PLAYGROUND_DIR=" + c.dir, "KUBECONFIG=" + c.Kubeconfig,
+		"KUBECACHEDIR=" + filepath.Join(c.dir, "kubectl-cache")}, args...)
 }
 
 // Dir returns the playground's directory.
