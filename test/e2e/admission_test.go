@@ -2,14 +2,10 @@ package e2e
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
@@ -33,21 +29,25 @@ func TestAdmissionOnNodes(t *testing.T) {
 	s.wantWorkloadsRefused()
 	seen := s.watchPods()
 
-	pods := s.createWorkloads() + 3
+	pods := 3
+	for _, w := range workloads { // Their templates have the label of another node.
+		s.Apply(w.manifest(s.Namespace, false))
+		pods += w.pods
+	}
 	s.Launch(barePod("with-node", nodes[0], nil))
 	s.Launch(barePod("with-node-and-label", nodes[2], map[string]string{nodeLabel: nodes[0]}))
 	static := s.staticPod(nodes[1], map[string]string{nodeLabel: "another-node"})
 	s.Eventually("all pods have a node", func(context.Context) error {
 		return framework.Equal("pods with a node", seen.count(), pods)
 	})
-	s.MustKubectl("wait", "--for=condition=Ready", "pod", "--selector=app,!job-name", "--timeout=2m")
-	s.MustKubectl("wait", "--for=condition=Complete", "job/demo", "--timeout=2m")
+	s.MustKubectl("wait", "--for=condition=Ready", "pod", "--selector=app", "--timeout=2m")
 
 	// Writes of pods by others do not matter.
 	s.MustKubectl("label", "pod", "--all", "team=blue")
 	s.MustKubectl("label", "pod", "--all", "team-")
 	s.MustKubectl("annotate", "pod", "--all", "note=1")
-	s.MustKubectl("delete", "deployments,daemonsets,statefulsets,jobs", "--all", "--cascade=foreground", "--timeout=2m")
+	s.MustKubectl("delete", "deployments,replicasets,daemonsets,statefulsets,replicationcontrollers,jobs", "--all",
+		"--cascade=foreground", "--timeout=2m")
 	s.MustKubectl("wait", "--for=delete", "pod", "--selector=by", "--timeout=2m")
 	refused := s.AllRequests().Writes().Where(func(r *framework.Request) bool {
 		code, resource := r.ResponseStatus.Code, r.ObjectRef.Resource
@@ -71,37 +71,4 @@ func TestAdmissionOnNodes(t *testing.T) {
 	s.Eventually("the controller labels a pod", func(context.Context) error {
 		return framework.Equal("writes of pods", s.Requests().Resource("pods").Writes().String(), "1 patch pods 200")
 	})
-}
-
-// createWorkloads creates pods of every kind of workload, and returns their number. All templates except the
-// DaemonSet's have the label of another node.
-func (s *scene) createWorkloads() (pods int) {
-	s.T.Helper()
-	demo, options := metav1.ObjectMeta{Name: "demo"}, metav1.CreateOptions{}
-	template := func(by string) (*metav1.LabelSelector, corev1.PodTemplateSpec) {
-		t := podTemplate()
-		t.Labels["by"], t.Labels[nodeLabel] = by, "another-node"
-		return &metav1.LabelSelector{MatchLabels: map[string]string{"by": by}}, t
-	}
-	deployment, statefulSet := &appsv1.Deployment{ObjectMeta: demo}, &appsv1.StatefulSet{ObjectMeta: demo}
-	daemonSet, job := &appsv1.DaemonSet{ObjectMeta: demo}, &batchv1.Job{ObjectMeta: demo}
-	deployment.Spec.Selector, deployment.Spec.Template = template("deployment")
-	deployment.Spec.Replicas = new(int32(6))
-	statefulSet.Spec.Selector, statefulSet.Spec.Template = template("statefulset")
-	statefulSet.Spec.Replicas = new(int32(3))
-	daemonSet.Spec.Selector, daemonSet.Spec.Template = template("daemonset")
-	delete(daemonSet.Spec.Template.Labels, nodeLabel)
-	_, job.Spec.Template = template("job")
-	job.Spec.Completions, job.Spec.Parallelism = new(int32(3)), new(int32(3))
-	job.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
-	job.Spec.Template.Spec.Containers = []corev1.Container{
-		{Name: "help", Image: controllerImage, ImagePullPolicy: corev1.PullNever, Args: []string{"-help"}},
-	}
-	apps := s.Kube.AppsV1()
-	_, err1 := apps.Deployments(s.Namespace).Create(s.Ctx(), deployment, options)
-	_, err2 := apps.StatefulSets(s.Namespace).Create(s.Ctx(), statefulSet, options)
-	_, err3 := apps.DaemonSets(s.Namespace).Create(s.Ctx(), daemonSet, options)
-	_, err4 := s.Kube.BatchV1().Jobs(s.Namespace).Create(s.Ctx(), job, options)
-	s.Must(errors.Join(err1, err2, err3, err4))
-	return 6 + 3 + len(nodes) + 3
 }

@@ -1,12 +1,6 @@
 package e2e
 
 import (
-	"archive/tar"
-	"bytes"
-	"crypto/sha256"
-	"encoding/json"
-	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -24,8 +18,8 @@ func quickStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	busybox := filepath.Join(folder, "busybox.tar")
-	if err := writeBusybox(busybox); err != nil {
-		t.Fatal(err)
+	if out, err := exec.Command("bash", "-c", writeBusybox, busybox, runtime.GOARCH).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
 	r := newReader(t, "artifacts/deploy/install.yaml", install)
 	ready := []string{"…", "ready: KUBECONFIG=/tmp/playground-…/kubeconfig"}
@@ -55,59 +49,17 @@ func quickStart(t *testing.T) {
 }
 
 // writeBusybox writes a docker-archive of Debian's busybox, with those of its commands that the quick start uses.
-func writeBusybox(path string) error {
-	program, err := exec.LookPath("busybox")
-	if err != nil {
-		return fmt.Errorf("the quick start needs Debian's package busybox-static, which `make packages` installs: %w",
-			err)
-	}
-	content, err := os.ReadFile(program)
-	if err != nil {
-		return err
-	}
-	var layer, archive bytes.Buffer
-	w := tar.NewWriter(&layer)
-	if err := addFile(w, "bin/busybox", content); err != nil {
-		return err
-	}
-	for _, name := range []string{"sh", "mkdir", "httpd", "wget"} {
-		link := &tar.Header{Typeflag: tar.TypeSymlink, Name: "bin/" + name, Linkname: "busybox"}
-		if err := w.WriteHeader(link); err != nil {
-			return err
-		}
-	}
-	if err := w.Close(); err != nil {
-		return err
-	}
-	config, err := json.Marshal(map[string]any{
-		"architecture": runtime.GOARCH, "os": "linux", "config": map[string]any{"Env": []string{"PATH=/bin"}},
-		"rootfs": map[string]any{
-			"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer.Bytes()))},
-		},
-	})
-	if err != nil {
-		return err
-	}
-	w = tar.NewWriter(&archive)
-	const manifest = `[{"Config":"config.json","RepoTags":["docker.io/library/busybox:1.37"],"Layers":["layer.tar"]}]`
-	for _, file := range []struct {
-		name    string
-		content []byte
-	}{{"layer.tar", layer.Bytes()}, {"config.json", config}, {"manifest.json", []byte(manifest)}} {
-		if err := addFile(w, file.name, file.content); err != nil {
-			return err
-		}
-	}
-	if err := w.Close(); err != nil {
-		return err
-	}
-	return os.WriteFile(path, archive.Bytes(), 0o600)
-}
-
-func addFile(w *tar.Writer, name string, content []byte) error {
-	if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: int64(len(content))}); err != nil {
-		return err
-	}
-	_, err := w.Write(content)
-	return err
-}
+const writeBusybox = `
+set -euo pipefail
+busybox=$(command -v busybox) || { echo "install busybox-static first, as make packages does" >&2; exit 1; }
+cd "$(mktemp -d)"
+mkdir bin
+cp "$busybox" bin/busybox
+for command in sh mkdir httpd wget; do ln -s busybox "bin/$command"; done
+tar -cf layer.tar bin
+echo '{"architecture": "'"$1"'", "os": "linux", "config": {"Env": ["PATH=/bin"]}, "rootfs": {"type": "layers",
+  "diff_ids": ["sha256:'"$(sha256sum layer.tar | cut -d ' ' -f 1)"'"]}}' >config.json
+echo '[{"Config": "config.json", "RepoTags": ["docker.io/library/busybox:1.37"], "Layers": ["layer.tar"]}]' >manifest.json
+tar -cf "$0" layer.tar config.json manifest.json
+rm -r "$PWD"
+`

@@ -19,33 +19,32 @@ type workload struct {
 	pods       int
 }
 
-// workloads select by the node label, which their pods have with another value.
 var workloads = []workload{
-	{"apps/v1 Deployment", "replicas: 2, selector: {matchLabels: LABELS}", 2},
-	{"apps/v1 ReplicaSet",
-		"replicas: 2, selector: {matchExpressions: [{key: vm/rack, operator: In, values: [rack1]}]}", 2},
-	{"apps/v1 DaemonSet", "selector: {matchLabels: LABELS}", len(nodes)},
-	{"apps/v1 StatefulSet", "replicas: 2, selector: {matchLabels: LABELS}, podManagementPolicy: Parallel", 2},
-	{"v1 ReplicationController", "replicas: 2, selector: LABELS", 2},
-	{"batch/v1 Job", "parallelism: 2, completions: 2, manualSelector: true, selector: {matchLabels: LABELS}", 2},
+	{"apps/v1 Deployment", "replicas: 2, selector: {matchLabels: {SELECTED}}", 2},
+	{"apps/v1 ReplicaSet", "replicas: 2, selector: {matchExpressions: [{key: KEY, operator: In, values: [VALUE]}]}", 2},
+	{"apps/v1 DaemonSet", "selector: {matchLabels: {SELECTED}}", len(nodes)},
+	{"apps/v1 StatefulSet", "replicas: 2, selector: {matchLabels: {SELECTED}}, podManagementPolicy: Parallel", 2},
+	{"v1 ReplicationController", "replicas: 2, selector: {SELECTED}", 2},
+	{"batch/v1 Job", "parallelism: 2, completions: 2, manualSelector: true, selector: {matchLabels: {SELECTED}}", 2},
 }
 
-func (w *workload) name() string {
-	_, kind, _ := strings.Cut(w.kind, " ")
-	return strings.ToLower(kind)
-}
-
-func (w *workload) manifest(namespace string) string {
+// manifest returns the manifest of a workload whose pods have the node label with another value. It may select by that.
+func (w *workload) manifest(namespace string, selects bool) string {
 	version, kind, _ := strings.Cut(w.kind, " ")
-	policy := ""
+	name, policy := strings.ToLower(kind), ""
+	labels := "app: demo, by: " + name
+	selected, key, value := labels, "by", name
+	if labels += ", vm/rack: rack1"; selects {
+		selected, key, value = labels, "vm/rack", "rack1"
+	}
 	if kind == "Job" {
 		policy = "restartPolicy: Never, "
 	}
-	return strings.NewReplacer("LABELS", fmt.Sprintf("{app: demo, by: %s, vm/rack: rack1}", w.name())).Replace(
+	return strings.NewReplacer("SELECTED", selected, "KEY", key, "VALUE", value).Replace(
 		fmt.Sprintf("{apiVersion: %s, kind: %s, metadata: {name: %s, namespace: %s}, spec: {%s, "+
-			"template: {metadata: {labels: LABELS}, spec: {%sterminationGracePeriodSeconds: 1, "+
+			"template: {metadata: {labels: {%s}}, spec: {%sterminationGracePeriodSeconds: 1, "+
 			"containers: [{name: app, image: %s, imagePullPolicy: Never}]}}}}",
-			version, kind, w.name(), namespace, w.spec, policy, appImage))
+			version, kind, name, namespace, w.spec, labels, policy, appImage))
 }
 
 // TestWorkloadsKeepTheirPods: a workload that selects by the node label keeps its pods, and makes no others. A label of
@@ -68,7 +67,7 @@ func TestWorkloadsKeepTheirPods(t *testing.T) {
 			s.ResetCount()
 			want := 0
 			for _, w := range workloads {
-				s.Apply(w.manifest(s.Namespace))
+				s.Apply(w.manifest(s.Namespace, true))
 				want += w.pods
 			}
 			s.Eventually("each pod has an event", s.allReported(want))
@@ -146,7 +145,7 @@ func (s *scene) wantStaleLabelCorrected() {
 func (s *scene) wantWorkloadsRefused() {
 	s.T.Helper()
 	for _, w := range workloads {
-		_, _, err := s.Playground(s.Ctx(), []byte(w.manifest(s.Namespace)), "kubectl", "apply", "-n", s.Namespace,
+		_, _, err := s.Playground(s.Ctx(), []byte(w.manifest(s.Namespace, true)), "kubectl", "apply", "-n", s.Namespace,
 			"-f", "-")
 		if err == nil || !strings.Contains(err.Error(), "Leave the label out of spec.selector") {
 			s.T.Errorf("%s: %v", w.kind, err)
