@@ -25,10 +25,7 @@ type probes struct {
 }
 
 // problem is something that keeps the playground from working, and the command that helps.
-type problem struct {
-	what, fix string
-	packages  string // the Debian package to install, if it is that simple
-}
+type problem struct{ what, fix string }
 
 type problems []problem
 
@@ -75,7 +72,17 @@ func preflightCommand() *cobra.Command {
 
 // preflight returns all that is wrong at once for a playground with so many nodes.
 func preflight(p probes, nodes int) problems {
-	found := programProblems(p)
+	var found problems
+	var packages []string
+	for _, program := range programs {
+		if p.lookPath(program.name) != nil {
+			found = append(found, problem{what: fmt.Sprintf("%s is not installed (%s)", program.name, program.why)})
+			packages = append(packages, program.pkg)
+		}
+	}
+	if len(packages) > 0 {
+		found[len(found)-1].fix = "sudo apt-get install -y " + strings.Join(packages, " ")
+	}
 	if err := p.namespaces(); err != nil {
 		found = append(found, namespaceProblem(p, err))
 	}
@@ -98,20 +105,6 @@ func preflight(p probes, nodes int) problems {
 	return found
 }
 
-func programProblems(p probes) problems {
-	var found problems
-	for _, program := range programs {
-		if p.lookPath(program.name) != nil {
-			found = append(found, problem{
-				what:     fmt.Sprintf("%s is not installed (%s)", program.name, program.why),
-				fix:      "sudo apt-get install -y " + program.pkg,
-				packages: program.pkg,
-			})
-		}
-	}
-	return found
-}
-
 // namespaceProblem says what to do about a machine that does not let us have namespaces.
 func namespaceProblem(p probes, err error) problem {
 	what := fmt.Sprintf("this machine does not let you make namespaces (%v)", err)
@@ -130,17 +123,6 @@ func namespaceProblem(p probes, err error) problem {
 	}
 }
 
-// packages are the names for one apt-get install.
-func (p problems) packages() []string {
-	var names []string
-	for _, problem := range p {
-		if problem.packages != "" {
-			names = append(names, problem.packages)
-		}
-	}
-	return names
-}
-
 func (p problems) err() error {
 	if len(p) == 0 {
 		return nil
@@ -149,12 +131,9 @@ func (p problems) err() error {
 	b.WriteString("this machine cannot run a playground with nodes yet:\n")
 	for _, problem := range p {
 		fmt.Fprintf(&b, "  - %s\n", problem.what)
-		if problem.packages == "" {
+		if problem.fix != "" {
 			fmt.Fprintf(&b, "      fix: %s\n", problem.fix)
 		}
-	}
-	if names := p.packages(); len(names) > 0 {
-		fmt.Fprintf(&b, "missing packages: %s\n      fix: sudo apt-get install -y %[1]s\n", strings.Join(names, " "))
 	}
 	b.WriteString("A control plane alone needs nothing of this: playground up --control-plane-only")
 	return errors.New(b.String())
