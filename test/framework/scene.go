@@ -41,18 +41,11 @@ type Scene struct {
 // nodes are deleted, because they would load a controller; the namespace ends with the cluster.
 func (c *Cluster) NewScene(t testing.TB, word string) *Scene {
 	t.Helper()
-	s := c.KeepScene(t, word)
-	t.Cleanup(s.leave)
-	return s
-}
-
-// KeepScene makes a scene that outlives the test.
-func (c *Cluster) KeepScene(t testing.TB, word string) *Scene {
-	t.Helper()
 	s := &Scene{Cluster: c, T: t, Namespace: fmt.Sprintf("%s-%d", word, scenes.Add(1))}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace}}
 	_, err := c.Kube.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{})
 	s.Must(err)
+	t.Cleanup(s.leave)
 	s.ResetCount()
 	return s
 }

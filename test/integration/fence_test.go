@@ -23,32 +23,11 @@ type fence struct {
 
 const fenceName = "fence"
 
-// freeFences has fences of the shared cluster that no test uses. Making one takes longer than passing it.
-var freeFences = make(chan *fence, 100)
-
 // newFence returns a fence for this test. Call it some time before the fence is needed.
 func (s *scene) newFence() *fence {
 	s.T.Helper()
-	if s.Cluster != shared {
-		return s.makeFence(newScene(s.T, s.Cluster, s.Namespace+"-fence"))
-	}
-	var f *fence
-	select {
-	case f = <-freeFences:
-	default:
-		f = s.makeFence(&scene{s.KeepScene(s.T, fenceName)})
-	}
-	s.T.Cleanup(func() {
-		if !s.T.Failed() { // Otherwise it may be what has failed.
-			freeFences <- f
-		}
-	})
-	return &fence{scene: f.in(s.T), node: f.node}
-}
-
-func (s *scene) makeFence(in *scene) *fence {
-	s.T.Helper()
-	f := &fence{scene: in, node: in.Namespace}
+	f := &fence{scene: newScene(s.T, s.Cluster, fenceName)}
+	f.node = f.Namespace
 	f.CreateNode(f.node, nil)
 	f.CreateNode(f.node+"-stays", nil) // A selector that matches nothing would delete nothing.
 	f.CreateReady(fenceName)
