@@ -3,15 +3,12 @@ package conformance
 import (
 	"context"
 	"errors"
-	"io"
-	"os"
 	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
@@ -54,24 +51,19 @@ func publishEverything(t *testing.T, cluster *framework.Cluster) *everything {
 // readEverything returns the objects of everything.yaml.
 func readEverything(t *testing.T) []v1alpha1.LocalService {
 	t.Helper()
-	file, err := os.Open("everything.yaml")
+	objects, err := framework.ReadObjects("everything.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
-	decoder := yaml.NewYAMLOrJSONDecoder(file, 4096)
-	var objects []v1alpha1.LocalService
-	for {
-		var object v1alpha1.LocalService
-		err := decoder.Decode(&object)
-		if errors.Is(err, io.EOF) {
-			return objects
-		}
+	var all []v1alpha1.LocalService
+	for _, object := range objects {
+		ls, err := framework.ToLocalService(object)
 		if err != nil {
 			t.Fatal(err)
 		}
-		objects = append(objects, object)
+		all = append(all, ls)
 	}
+	return all
 }
 
 // publish creates the LocalServices in a namespace, unless it is being deleted already.

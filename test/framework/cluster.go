@@ -15,9 +15,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -198,18 +196,14 @@ func (c *Cluster) InstallCRD(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	data, err := os.ReadFile(path)
+	objects, err := ReadObjects(path)
 	if err != nil {
 		return err
-	}
-	crd := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal(data, &crd.Object); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
 	}
 	crds := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
 		Resource: "customresourcedefinitions"}
 	strict := metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}
-	if _, err := c.Dynamic.Resource(crds).Create(ctx, crd, strict); err != nil {
+	if _, err := c.Dynamic.Resource(crds).Create(ctx, objects[0], strict); err != nil {
 		return fmt.Errorf("create the CustomResourceDefinition: %w", err)
 	}
 	err = Poll(ctx, func(ctx context.Context) error {

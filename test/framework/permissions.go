@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
 // Files of artifacts/deploy with permissions: those that the controller always needs, those for mode Hostnames, and
@@ -145,6 +147,11 @@ func readManifest(file string) (objects []*unstructured.Unstructured, err error)
 	if err != nil {
 		return nil, err
 	}
+	return ReadObjects(path)
+}
+
+// ReadObjects reads the objects in a file.
+func ReadObjects(path string) (objects []*unstructured.Unstructured, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -161,4 +168,10 @@ func readManifest(file string) (objects []*unstructured.Unstructured, err error)
 			objects = append(objects, object)
 		}
 	}
+}
+
+// ToLocalService returns an object as a LocalService, and an error if it has fields that the type has not.
+func ToLocalService(object *unstructured.Unstructured) (ls v1alpha1.LocalService, err error) {
+	err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, &ls, true)
+	return ls, err
 }

@@ -1,18 +1,9 @@
 package gitops
 
 import (
-	"bufio"
-	"bytes"
-	"errors"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
-	"strings"
 	"testing"
-
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"sigs.k8s.io/yaml"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/test/framework"
@@ -28,24 +19,17 @@ func TestExamples(t *testing.T) {
 		if err != nil || filepath.Ext(path) != ".yaml" || filepath.Base(path) == "crd.yaml" {
 			return err
 		}
-		content, err := os.ReadFile(path)
+		objects, err := framework.ReadObjects(path)
 		if err != nil {
 			return err
 		}
-		for documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content))); ; {
-			document, err := documents.Read()
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-			if !strings.Contains(string(document), "\nkind: "+v1alpha1.Kind+"\n") {
+		for _, object := range objects {
+			if object.GetKind() != v1alpha1.Kind {
 				continue
 			}
 			found++
-			var ls v1alpha1.LocalService
-			if err := yaml.UnmarshalStrict(document, &ls); err != nil {
+			ls, err := framework.ToLocalService(object)
+			if err != nil {
 				t.Errorf("%s: %v", path, err)
 			}
 			for _, port := range ls.Spec.Ports {
@@ -54,6 +38,7 @@ func TestExamples(t *testing.T) {
 				}
 			}
 		}
+		return nil
 	})
 	if err != nil || found < 10 {
 		t.Errorf("found %d LocalServices in %s, %v", found, examples, err)
