@@ -18,6 +18,8 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
@@ -111,7 +113,8 @@ func waitRollout(ctx context.Context) error {
 func checkControllerLogs() error {
 	ctx, cancel := context.WithTimeout(context.Background(), framework.DefaultTimeout)
 	defer cancel()
-	pods, err := controllerPods(ctx)
+	ours := metav1.ListOptions{LabelSelector: "app=" + controllerName}
+	pods, err := cluster.Kube.CoreV1().Pods(controllerNamespace).List(ctx, ours)
 	if err != nil {
 		return err
 	}
@@ -119,9 +122,12 @@ func checkControllerLogs() error {
 		return cluster.Kubectl(ctx, append([]string{"-n", controllerNamespace, "logs"}, args...)...)
 	}
 	var errs []error
-	for i := range pods {
-		name := pods[i].Name
-		for _, status := range pods[i].Status.ContainerStatuses {
+	for _, pod := range pods.Items {
+		if pod.DeletionTimestamp != nil {
+			continue
+		}
+		name := pod.Name
+		for _, status := range pod.Status.ContainerStatuses {
 			if status.RestartCount > 0 {
 				log, err := logs("--previous", "--tail=60", name)
 				err2 := fmt.Errorf("controller %s was restarted; the log before ends with:\n%s", name, log)

@@ -175,13 +175,3 @@ func (s *scene) wantServices(ls *v1alpha1.LocalService, of ...string) {
 	s.WaitServices(ls, names...)
 	s.WaitStatusNodes(ls.Name, len(of))
 }
-
-// controllerPods returns the controller's pods that are not being deleted.
-func controllerPods(ctx context.Context) ([]corev1.Pod, error) {
-	ours := metav1.ListOptions{LabelSelector: "app=" + controllerName}
-	list, err := cluster.Kube.CoreV1().Pods(controllerNamespace).List(ctx, ours)
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil }), nil
-}

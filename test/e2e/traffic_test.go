@@ -20,7 +20,8 @@ func TestEveryPodFromEveryNode(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	headless, clusterIP := s.localService("headless"), s.localService("virtual", framework.WithClusterIP)
-	nodePort := s.localService("port", framework.OfType(corev1.ServiceTypeNodePort))
+	nodePort := s.localService("port", framework.WithClusterIP,
+		func(ls *v1alpha1.LocalService) { ls.Spec.Type = corev1.ServiceTypeNodePort })
 	hostnames := s.hostnames("names")
 	s.deploy(6)
 	s.waitForPods(2, nodes...)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -144,7 +145,12 @@ func (c *Cluster) waitGranted(ctx context.Context, namespace, name string, p Per
 		for _, permission := range p.All() {
 			review := &authorizationv1.SubjectAccessReview{}
 			review.Spec.User = user(namespace, name)
-			review.Spec.ResourceAttributes = permission.Attributes(namespace)
+			resource, subresource, _ := strings.Cut(permission.Resource, "/")
+			review.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: permission.Verb,
+				Group: permission.Group, Resource: resource, Subresource: subresource}
+			if permission.Own {
+				review.Spec.ResourceAttributes.Namespace = namespace
+			}
 			reviews := c.Kube.AuthorizationV1().SubjectAccessReviews()
 			review, err := reviews.Create(ctx, review, metav1.CreateOptions{})
 			if err == nil && !review.Status.Allowed {

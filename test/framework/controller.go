@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"testing"
 )
 
 // ControllerOptions say how to run a controller.
@@ -51,21 +50,16 @@ func StartController(opts ControllerOptions) (*Controller, error) {
 // httpAddress matches the address that the controller logs, as text and as JSON.
 var httpAddress = regexp.MustCompile(`"?httpAddress"?[=:]"([^"]+)"`)
 
-// Address returns the address on which the controller's HTTP server listens.
-func (c *Controller) Address(ctx context.Context) (string, error) {
-	return c.WaitFor(ctx, "telling its HTTP address", func() string {
+// Get requests a path from the controller's HTTP server.
+func (c *Controller) Get(ctx context.Context, path string) (status int, body string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)
+	defer cancel()
+	address, err := c.WaitFor(ctx, "telling its HTTP address", func() string {
 		if m := httpAddress.FindStringSubmatch(c.Output()); m != nil {
 			return m[1]
 		}
 		return ""
 	})
-}
-
-// Get requests a path from the controller's HTTP server.
-func (c *Controller) Get(ctx context.Context, path string) (status int, body string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)
-	defer cancel()
-	address, err := c.Address(ctx)
 	if err != nil {
 		return 0, "", err
 	}
@@ -129,19 +123,4 @@ func (c *Controller) Stop() error {
 		return fmt.Errorf("the controller ended with exit code %d; its log ends with:\n%s", exitCode, c.Tail(40))
 	}
 	return nil
-}
-
-// RunProgram runs the controller's program until it ends by itself, and returns its exit code and what it prints.
-func RunProgram(t testing.TB, env []string, args ...string) (exitCode int, output string) {
-	t.Helper()
-	c, err := StartController(ControllerOptions{Args: args, Env: env})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Kill)
-	exitCode, err = c.Wait()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return exitCode, c.Output()
 }

@@ -33,11 +33,6 @@ func WithClusterIP(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP = "" }
 // WithHostnames is the change to names in one Service.
 func WithHostnames(ls *v1alpha1.LocalService) { ls.Spec.Mode = v1alpha1.ModeHostnames }
 
-// OfType is the change to Services of a type other than ClusterIP.
-func OfType(serviceType corev1.ServiceType) Change {
-	return func(ls *v1alpha1.LocalService) { ls.Spec.Type, ls.Spec.ClusterIP = serviceType, "" }
-}
-
 // NewNode returns a node with some labels.
 func NewNode(name string, labels map[string]string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}

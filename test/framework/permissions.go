@@ -7,7 +7,6 @@ import (
 	"os"
 	"strings"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -93,17 +92,6 @@ func (p Permission) String() string {
 		}
 	}
 	return p.Verb + " " + resource
-}
-
-// Attributes returns the attributes of an access review for the permission of an account in a namespace.
-func (p Permission) Attributes(namespace string) *authorizationv1.ResourceAttributes {
-	resource, subresource, _ := strings.Cut(p.Resource, "/")
-	attributes := &authorizationv1.ResourceAttributes{Verb: p.Verb, Group: p.Group, Resource: resource,
-		Subresource: subresource}
-	if p.Own {
-		attributes.Namespace = namespace
-	}
-	return attributes
 }
 
 // All returns the permissions one by one.

@@ -34,23 +34,27 @@ var starts = sync.OnceValue(func() chan func() {
 
 // Process is a program under test, with everything that it prints.
 type Process struct {
-	cmd  *exec.Cmd
-	out  *output
+	cmd *exec.Cmd
+	// out has what it prints: a file, so that a process that outlives this one, if only to clean up, can still print.
+	out  *os.File
 	done chan struct{} // closed when it has ended
 }
 
 // StartProcess starts a program that gets a signal when this process ends, for whatever reason. Its output is kept,
 // except for stdout if the command redirects it.
 func StartProcess(cmd *exec.Cmd, whenParentEnds syscall.Signal) (*Process, error) {
-	out, err := newOutput()
+	out, err := os.CreateTemp("", "output")
 	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(out.Name()); err != nil { // It must not be left behind.
 		return nil, err
 	}
 	p := &Process{cmd: cmd, out: out, done: make(chan struct{})}
 	if cmd.Stdout == nil {
-		cmd.Stdout = out.file
+		cmd.Stdout = out
 	}
-	cmd.Stderr = out.file
+	cmd.Stderr = out
 	// In its own session, so that Ctrl-C in the terminal reaches only the test binary, whose end ends it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: whenParentEnds, Setsid: true}
 	started := make(chan error)
@@ -124,7 +128,13 @@ func (p *Process) end(signal os.Signal) (exitCode int, err error) {
 }
 
 // Output returns everything that the process has printed so far.
-func (p *Process) Output() string { return p.out.String() }
+func (p *Process) Output() string {
+	b, err := io.ReadAll(io.NewSectionReader(p.out, 0, math.MaxInt64))
+	if err != nil {
+		return fmt.Sprintf("%s(the output cannot be read: %v)", b, err)
+	}
+	return string(b)
+}
 
 // Tail returns the last lines that the process has printed.
 func (p *Process) Tail(lines int) string {
@@ -156,24 +166,4 @@ func (p *Process) WaitFor(ctx context.Context, what string, ready func() string)
 		case <-ticker.C:
 		}
 	}
-}
-
-// output is what a process prints: a file, so that a process that outlives this one, if only to clean up, can still
-// print; and a file without a name, so that it is not left behind.
-type output struct{ file *os.File }
-
-func newOutput() (*output, error) {
-	file, err := os.CreateTemp("", "output")
-	if err != nil {
-		return nil, err
-	}
-	return &output{file}, os.Remove(file.Name())
-}
-
-func (o *output) String() string {
-	b, err := io.ReadAll(io.NewSectionReader(o.file, 0, math.MaxInt64))
-	if err != nil {
-		return fmt.Sprintf("%s(the output cannot be read: %v)", b, err)
-	}
-	return string(b)
 }

@@ -33,10 +33,13 @@ func (s *Scene) CreateReady(name string, changes ...Change) *v1alpha1.LocalServi
 	return s.WaitReady(name)
 }
 
-// Update changes a LocalService, and tries again after a conflict.
+// Update changes a LocalService, and tries again after a conflict. The machine may be busy, so it tries often: the tries
+// of retry.DefaultBackoff would be over in a moment.
 func (s *Scene) Update(name string, changes ...Change) {
 	s.T.Helper()
-	s.Must(retryConflicts(func() error {
+	backoff := retry.DefaultBackoff
+	backoff.Steps, backoff.Factor = 100, 1
+	s.Must(retry.RetryOnConflict(backoff, func() error {
 		ls, err := s.LocalServiceClient().Get(s.Ctx(), name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -48,14 +51,6 @@ func (s *Scene) Update(name string, changes ...Change) {
 		_, err = s.LocalServiceClient().Update(s.Ctx(), ls, strict)
 		return err
 	}))
-}
-
-// retryConflicts repeats a read, change and write until it meets no conflict. The machine may be busy, so it tries
-// often: the tries of retry.DefaultBackoff would be over in a moment.
-func retryConflicts(write func() error) error {
-	backoff := retry.DefaultBackoff
-	backoff.Steps, backoff.Factor = 100, 1
-	return retry.RetryOnConflict(backoff, write)
 }
 
 // Apply creates the objects of a manifest, in which NAMESPACE stands for that of the scene, and returns a function that
@@ -86,12 +81,6 @@ func (s *Scene) CreateService(service *corev1.Service) *corev1.Service {
 	created, err := s.ServiceClient().Create(s.Ctx(), service, metav1.CreateOptions{})
 	s.Must(err)
 	return created
-}
-
-// DeleteService deletes a Service.
-func (s *Scene) DeleteService(name string) {
-	s.T.Helper()
-	s.Must(s.ServiceClient().Delete(s.Ctx(), name, metav1.DeleteOptions{}))
 }
 
 // CreatePod creates a pod that is scheduled to a node, unless that is "", with some changes.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
@@ -49,7 +51,7 @@ func (f *fence) passServices() {
 	f.T.Helper()
 	f.rounds(func() {
 		old := f.GetService(f.service())
-		f.DeleteService(old.Name)
+		f.Must(f.ServiceClient().Delete(f.Ctx(), old.Name, metav1.DeleteOptions{}))
 		f.WaitService(old.Name, old.UID)
 	})
 }

@@ -16,12 +16,6 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// checkFollows fails unless a node's Service is what its LocalService says.
-func (s *scene) checkFollows(ls *v1alpha1.LocalService, service *corev1.Service, node string) {
-	s.T.Helper()
-	s.Must(followsError(ls, service, node))
-}
-
 // followsError compares a node's Service with everything that its LocalService specifies. The API server chooses the
 // rest.
 func followsError(ls *v1alpha1.LocalService, service *corev1.Service, node string) error {

@@ -13,9 +13,6 @@ import (
 // app is the label that LocalService demo selects pods by.
 var app = map[string]string{"app": "demo"}
 
-// withFinalizer keeps a deleted pod until the test removes the finalizer.
-func withFinalizer(pod *corev1.Pod) { pod.Finalizers = []string{"example.com/hold"} }
-
 // setPodStatus does what a kubelet does: the pod is ready, or its container waits for a reason.
 func (s *scene) setPodStatus(name, ip, waits string) {
 	s.T.Helper()
@@ -62,7 +59,7 @@ func TestPodsFromBefore(t *testing.T) {
 	create("stale", nodes[0], map[string]string{"app": "demo", nodeLabel: nodes[1]})
 	create("running", nodes[1], app)
 	s.PatchPod("running", `{"status":{"phase":"Running"}}`, "status")
-	create("terminating", nodes[2], app, withFinalizer)
+	create("terminating", nodes[2], app, func(pod *corev1.Pod) { pod.Finalizers = []string{"example.com/hold"} })
 	s.Must(s.PodClient().Delete(s.Ctx(), "terminating", metav1.DeleteOptions{}))
 	create("bound", "", app)
 	s.BindPod("bound", nodes[0], nil)

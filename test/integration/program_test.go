@@ -61,10 +61,15 @@ func TestProgramEndsByItself(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			exitCode, out := framework.RunProgram(t, test.env, test.args...)
-			if exitCode != test.exitCode {
-				t.Errorf("exit code %d; want %d", exitCode, test.exitCode)
+			c, err := framework.StartController(framework.ControllerOptions{Args: test.args, Env: test.env})
+			if err != nil {
+				t.Fatal(err)
 			}
+			t.Cleanup(c.Kill)
+			if exitCode, err := c.Wait(); err != nil || exitCode != test.exitCode {
+				t.Errorf("exit code %d, %v; want %d", exitCode, err, test.exitCode)
+			}
+			out := c.Output()
 			for _, text := range test.says {
 				if !strings.Contains(out, text) {
 					t.Errorf("the output lacks %q", text)

@@ -140,7 +140,7 @@ func (s *scene) transit(f *fence, want transition, fields ...string) map[string]
 		if want == inPlace {
 			s.Must(keepsAllocated(was, now))
 		}
-		s.checkFollows(ls, now, strings.TrimPrefix(name, "demo-"))
+		s.Must(followsError(ls, now, strings.TrimPrefix(name, "demo-")))
 	}
 	f.passServices()
 	f.passLocalServices()
