@@ -59,60 +59,34 @@ func (s *scene) checkAnswers(ctx context.Context, client string, of []string, ur
 	if err != nil {
 		return err
 	}
-	answers, err := askNodes(ctx, client, of, url)
+	urls := url.urls(of)
+	replies, err := ask(ctx, client, urls)
 	if err != nil {
 		return err
 	}
 	var errs []error
-	for _, node := range of {
-		got, want := answers[node], slices.Sorted(slices.Values(byNode[node]))
-		if !slices.Equal(got.pods, want) || len(want) > 0 && got.err != "" {
+	for i, node := range of {
+		var got []string
+		for _, body := range replies[i].Bodies {
+			m := answerPattern.FindStringSubmatch(body)
+			if m == nil {
+				return fmt.Errorf("%s: the answer %q is not the demo app's", urls[i], body)
+			}
+			if m[2] != node {
+				return framework.Hopeless(fmt.Errorf("%w: %s, asked from %s, answered from %s, by pod %s; want %s",
+					errWrongNode, urls[i], client, m[2], m[1], node))
+			}
+			got = append(got, m[1])
+		}
+		slices.Sort(got)
+		got = slices.Compact(got)
+		want := slices.Sorted(slices.Values(byNode[node]))
+		if !slices.Equal(got, want) || len(want) > 0 && replies[i].Error != "" {
 			errs = append(errs, fmt.Errorf("%s, asked from %s, was answered by %v (%s); ready on %s are %v",
-				url(node), client, got.pods, got.err, node, want))
+				urls[i], client, got, replies[i].Error, node, want))
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// nodeAnswers has the pods that answered for a node's Service, sorted, and the reason why there are no more.
-type nodeAnswers struct {
-	pods []string
-	err  string
-}
-
-// askNodes sends requests to nodes' Services from one node. An answer from a wrong node is an error.
-func askNodes(ctx context.Context, client string, of []string, url access) (map[string]nodeAnswers, error) {
-	urls := url.urls(of)
-	replies, err := ask(ctx, client, urls)
-	if err != nil {
-		return nil, err
-	}
-	answers := map[string]nodeAnswers{}
-	for i, node := range of {
-		pods, err := replies[i].podsOn(node, urls[i], client)
-		if err != nil {
-			return nil, err
-		}
-		slices.Sort(pods)
-		answers[node] = nodeAnswers{slices.Compact(pods), replies[i].Error}
-	}
-	return answers, nil
-}
-
-// podsOn returns the pods that have answered a client's requests to a node's name.
-func (r *reply) podsOn(node, url, client string) (pods []string, err error) {
-	for _, body := range r.Bodies {
-		m := answerPattern.FindStringSubmatch(body)
-		if m == nil {
-			return nil, fmt.Errorf("%s: the answer %q is not the demo app's", url, body)
-		}
-		if m[2] != node {
-			return nil, framework.Hopeless(fmt.Errorf("%w: %s, asked from %s, answered from %s, by pod %s; want %s",
-				errWrongNode, url, client, m[2], m[1], node))
-		}
-		pods = append(pods, m[1])
-	}
-	return pods, nil
 }
 
 // wantAnswers waits until, from each of some nodes, the Services of all nodes are answered by exactly their pods.
