@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/test/browser"
@@ -139,15 +138,6 @@ func TestView(t *testing.T) {
 		browser.Eventually(page, fmt.Sprintf(`answering(columns.get(%q))`, s.Namespace+"/"+column), want)
 	}
 	page.Picture("view-light", "light")
-	// A port that no container has, at a cluster IP.
-	s.Create("named", func(ls *v1alpha1.LocalService) {
-		ls.Spec.NodeSelector, ls.Spec.Selector, ls.Spec.ClusterIP = nil, map[string]string{"app": "storage"}, ""
-		ls.Spec.Ports = []v1alpha1.ServicePort{{Port: 80, TargetPort: intstr.FromString("web")}}
-	})
-	browser.Eventually(page, cell("named", nodes[0]), "Down 0/1")
-	browser.Eventually(page, `describe(columns.get("platform/named"), "worker-01").join()`, "named, worker-01,no container "+
-		`has a port named "web": nothing listens behind port 80 (storage-1 names no port),Down`)
-	browser.Eventually(page, `answering(columns.get("platform/named"))`, "0/14")
 	// The page follows.
 	s.Must(s.PodClient().Delete(t.Context(), "image-cache-1", metav1.DeleteOptions{}))
 	browser.Eventually(page, cell("image-cache", nodes[0]), "Empty ")

@@ -2,14 +2,12 @@ package integration
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/tools/clientcmd"
@@ -19,33 +17,11 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// TestStatusWords: what people set by mistake is named, in Ready or by the plugin, rather than called ready.
+// TestStatusWords: what people set by mistake is named in Ready, rather than called ready. What the plugin says is in the
+// tables of its rules.
 func TestStatusWords(t *testing.T) {
 	t.Parallel()
 	const edge = "node-role.kubernetes.io/edge"
-	pluginSays := func(s *scene, name, text string) {
-		s.T.Helper()
-		s.Eventually(fmt.Sprintf("the plugin says of %s %q", name, text), func(ctx context.Context) error {
-			out, errOut, err := framework.PluginProgram.Run(ctx, nil, []string{"KUBECONFIG=" + s.Kubeconfig}, "nodes",
-				name, "--namespace="+s.Namespace)
-			if err == nil && !strings.Contains(out+errOut, text) {
-				err = errors.New(out + errOut)
-			}
-			return err
-		})
-	}
-	// startUnready creates a pod of LocalService demo whose program runs, and whose probe does not succeed.
-	startUnready := func(s *scene, node string, changes ...func(*corev1.Pod)) {
-		s.T.Helper()
-		s.CreatePod("pod", node, app, changes...)
-		patch, err := json.Marshal(map[string]any{"status": corev1.PodStatus{Phase: corev1.PodRunning,
-			PodIP: "10.9.0.1", PodIPs: []corev1.PodIP{{IP: "10.9.0.1"}},
-			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}},
-			ContainerStatuses: []corev1.ContainerStatus{{Name: "app", Started: new(true),
-				State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}}})
-		s.Must(err)
-		s.PatchPod("pod", string(patch), "status")
-	}
 	for word, test := range map[string]func(s *scene){
 		"the label of groupBy is empty": func(s *scene) {
 			s.CreateNode(s.NodeName("empty"), map[string]string{edge: ""})
@@ -58,21 +34,6 @@ func TestStatusWords(t *testing.T) {
 			s.run("pod", s.NodeName("value"), "10.9.0.2")
 			s.waitReadySays("demo", "every name is published, and 1 node without the label "+edge,
 				"1 node with an empty value of the label")
-		},
-		"publishNotReadyAddresses": func(s *scene) {
-			node := s.AddNodes("a")[0]
-			s.Create("demo", func(ls *v1alpha1.LocalService) { ls.Spec.PublishNotReadyAddresses = true })
-			startUnready(s, node)
-			pluginSays(s, "demo", "1/1         its readiness probe does not succeed")
-		},
-		"a pod waits for its own name": func(s *scene) {
-			node := s.AddNodes("a")[0]
-			s.Create("demo")
-			startUnready(s, node, func(pod *corev1.Pod) {
-				pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "ADVERTISE", Value: "demo-$(NODE)"}}
-			})
-			pluginSays(s, "demo", "if it waits for its own name, which it gets only when it is ready, set "+
-				"publishNotReadyAddresses: true")
 		},
 		"no container has the port": func(s *scene) {
 			node := s.AddNodes("a")[0]
