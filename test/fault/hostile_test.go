@@ -22,17 +22,12 @@ var localServiceResource = v1alpha1.SchemeGroupVersion.WithResource("localservic
 // Those of another namespace are served as before, even by a controller that has just started.
 func TestHostileInput(t *testing.T) {
 	random, count := random(t), 300
-	c := framework.NewCluster(t, controlPlane())
+	c := framework.NewCluster(t, framework.ControlPlane())
 	const anything = `[{"op": "replace", "path": "/spec/versions/0/schema/openAPIV3Schema",
 		"value": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}]`
 	good, bad := newWorld(t, c, 2), c.NewScene(t, "hostile")
 	bad.MustKubectl("patch", "customresourcedefinition", framework.CRDName, "--type=json", "--patch="+anything)
-	start := func() *framework.Controller {
-		k := c.LaunchController(t, "-kubeconfig="+c.MustControllerKubeconfig(t))
-		good.Must(k.WaitReady(t.Context()))
-		return k
-	}
-	k := start()
+	k := c.NewController(t)
 	good.create("a")
 	good.settle("before")
 	stored := 0
@@ -71,7 +66,7 @@ func TestHostileInput(t *testing.T) {
 		}
 		good.note("restarted")
 		k.Kill()
-		k = start()
+		k = c.NewController(t)
 	}
 }
 

@@ -37,9 +37,9 @@ func TestPausedLeader(t *testing.T) {
 					close(paused)
 				}
 			}
-			first = startController(t, append(flags, "-kubeconfig="+proxy.kubeconfig)...)
+			first = shared.NewController(t, append(flags, "-kubeconfig="+proxy.kubeconfig)...)
 			leads(first)
-			second := startController(t, append(flags, "-kubeconfig="+shared.MustControllerKubeconfig(t))...)
+			second := shared.NewController(t, flags...)
 			w.create("a")
 			w.create("b")
 			select {
@@ -79,7 +79,7 @@ func TestSecondAPIServer(t *testing.T) {
 	w.create("a")
 	for i := range rounds(2, 6) {
 		proxy := newProxy(t, clusters[i%2])
-		c := startController(t, "-kubeconfig="+proxy.kubeconfig)
+		c := shared.NewController(t, "-kubeconfig="+proxy.kubeconfig)
 		w.settle(fmt.Sprintf("begin of step %d", i))
 		proxy.freeze(watched...)
 		w.addNode(fmt.Sprintf("m%d", i))
@@ -88,7 +88,7 @@ func TestSecondAPIServer(t *testing.T) {
 		c.Kill()
 		w.note("killed, and restarted at another API server, which lags")
 		proxy = newProxy(t, clusters[(i+1)%2])
-		c = startController(t, "-kubeconfig="+proxy.kubeconfig)
+		c = shared.NewController(t, "-kubeconfig="+proxy.kubeconfig)
 		proxy.freeze(watched[random.IntN(len(watched))])
 		w.addNode(fmt.Sprintf("n%d", i)) // again
 		w.addNode(fmt.Sprintf("n%d", i+3))

@@ -19,16 +19,10 @@ import (
 // they run one after the other.
 var shared *framework.Cluster
 
-// controlPlane is a cluster without nodes, and without the controllers that create EndpointSlices.
-func controlPlane() framework.ClusterOptions {
-	return framework.ClusterOptions{ControlPlaneOnly: true, Args: []string{
-		"--controllers=*,-endpoints-controller,-endpointslice-controller,-endpointslice-mirroring-controller"}}
-}
-
 func TestMain(m *testing.M) {
 	framework.Main(m, func(ctx context.Context) (func() error, error) {
 		var err error
-		shared, err = framework.StartCluster(ctx, controlPlane())
+		shared, err = framework.StartCluster(ctx, framework.ControlPlane())
 		if err != nil {
 			return nil, err
 		}
@@ -53,13 +47,4 @@ func random(t *testing.T) *rand.Rand {
 	}
 	t.Logf("seed %d", seed)
 	return rand.New(rand.NewPCG(uint64(seed), 0))
-}
-
-func startController(t testing.TB, args ...string) *framework.Controller {
-	t.Helper()
-	c := shared.LaunchController(t, args...)
-	if err := c.WaitReady(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return c
 }

@@ -46,6 +46,12 @@ type ClusterOptions struct {
 	WithoutGuard bool
 }
 
+// ControlPlane is a cluster without kubelets, and without EndpointSlices, which would be half of all its writes.
+func ControlPlane() ClusterOptions {
+	return ClusterOptions{ControlPlaneOnly: true, Args: []string{
+		"--controllers=*,-endpoints-controller,-endpointslice-controller,-endpointslice-mirroring-controller"}}
+}
+
 func (o *ClusterOptions) args(dir string) []string {
 	args := []string{"up", "--dir", dir, "--audit", "--die-with-parent"}
 	if o.ControlPlaneOnly {

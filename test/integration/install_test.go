@@ -60,7 +60,7 @@ func TestInstallOnStrictClusters(t *testing.T) {
 		}
 		return path
 	}
-	options := controlPlane()
+	options := framework.ControlPlane()
 	options.Args = append(options.Args, "--apiserver-flag=--admission-control-config-file="+
 		file("admission.yaml", limitedPriority))
 	cluster := framework.NewCluster(t, options)

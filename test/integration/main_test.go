@@ -20,22 +20,13 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// controlPlane is a cluster without kubelets, and without EndpointSlices, which would be half of all its writes.
-func controlPlane() framework.ClusterOptions {
-	return framework.ClusterOptions{
-		ControlPlaneOnly: true,
-		Args: []string{"--controllers=*,-endpoints-controller,-endpointslice-controller," +
-			"-endpointslice-mirroring-controller"},
-	}
-}
-
 // shared is the cluster of most tests. One controller with its default flags works in it.
 var shared *framework.Cluster
 
 func TestMain(m *testing.M) {
 	framework.Main(m, func(ctx context.Context) (func() error, error) {
 		var err error
-		if shared, err = framework.StartCluster(ctx, controlPlane()); err != nil {
+		if shared, err = framework.StartCluster(ctx, framework.ControlPlane()); err != nil {
 			return nil, err
 		}
 		if _, err := shared.StartController(ctx, "-v=4"); err != nil {

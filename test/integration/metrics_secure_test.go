@@ -23,7 +23,7 @@ var secureAddress = regexp.MustCompile(`metricsSecureAddress="([^"]+)"`)
 func TestSecureMetrics(t *testing.T) {
 	t.Parallel()
 	const namespace, account = framework.ControllerNamespace, framework.ControllerAccount
-	cluster := framework.NewCluster(t, controlPlane())
+	cluster := framework.NewCluster(t, framework.ControlPlane())
 	apply := func(name string) {
 		t.Helper()
 		cluster.RunKubectl(t, "apply", "--validate=strict", "-f",

@@ -19,7 +19,7 @@ import (
 func TestWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	const namespace, account = framework.ControllerNamespace, framework.ControllerAccount
-	options := controlPlane()
+	options := framework.ControlPlane()
 	options.WithoutCRD = true
 	options.Args = append(options.Args,
 		"--apiserver-flag=--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement")

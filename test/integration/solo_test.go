@@ -24,7 +24,7 @@ func solo(t *testing.T) *framework.Cluster {
 	t.Cleanup(func() { soloClusters <- cluster })
 	if cluster == nil {
 		var err error
-		options := controlPlane()
+		options := framework.ControlPlane()
 		options.Hostnames = true
 		// Not with the context of the test: other tests outlive it.
 		if cluster, err = framework.StartCluster(context.Background(), options); err != nil {

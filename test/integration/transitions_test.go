@@ -17,7 +17,7 @@ import (
 
 // dualStack is a control plane that has addresses of both families for Services, IPv4 first.
 func dualStack() framework.ClusterOptions {
-	options := controlPlane()
+	options := framework.ControlPlane()
 	options.Args = append(options.Args, dualStackRanges)
 	return options
 }
