@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// lockFile marks a directory as a playground's, and is locked for as long as the playground runs.
+	// lockFile marks a directory as a playground's. The directory is locked for as long as the playground runs.
 	lockFile     = "playground.lock"
 	lockMagic    = "directory of a local-service-controller playground, removed with it\n"
 	kubectlCache = "kubectl-cache"
@@ -25,7 +25,7 @@ const (
 
 // workdir is the directory that holds everything a playground writes.
 //
-//	playground.lock   marker and lock        config.json   what `up` was asked for
+//	playground.lock   marker, with the pid   config.json   what `up` was asked for
 //	kubeconfig        for the outside        pki/          keys, certificates, the components' kubeconfigs
 //	logs/             kept on failure        images/       archives that every node imports when it starts
 //	etcd/             data                   nodes/        a socket for each running node
@@ -50,9 +50,6 @@ func (d workdir) staticPods(node string) string { return d.path("static-pods", n
 // defaultDir is where a playground is when no --dir says otherwise.
 func defaultDir() string {
 	if dir := os.Getenv("PLAYGROUND_DIR"); dir != "" {
-		if abs, err := filepath.Abs(dir); err == nil {
-			return abs
-		}
 		return dir
 	}
 	return filepath.Join(os.TempDir(), fmt.Sprintf("playground-%d", os.Getuid()))
@@ -83,31 +80,28 @@ func claimDir(dir workdir) (lock *os.File, err error) {
 	if err := checkOwned(dir); err != nil {
 		return nil, err
 	}
-	// A playground that just ended may remove the file between our opening and locking it: then there is a new one.
-	for range 10 {
-		lock, err := os.OpenFile(dir.path(lockFile), os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
-		if errors.Is(err, fs.ErrNotExist) {
-			if err := os.MkdirAll(string(dir), 0o700); err != nil {
-				return nil, fmt.Errorf("making the playground's directory: %w", err)
-			}
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("opening the playground's lock: %w", err)
-		}
-		locked, err := tryLock(dir, lock)
-		if err == nil && locked {
-			err = takeOver(dir, lock)
-		}
-		if err == nil && locked {
-			return lock, nil
-		}
-		lock.Close()
-		if err != nil {
-			return nil, err
-		}
+	if lock, err = os.Open(string(dir)); err != nil {
+		return nil, fmt.Errorf("opening the playground's directory: %w", err)
 	}
-	return nil, fmt.Errorf("%s keeps being removed by other playgrounds", dir)
+	switch err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
+	case errors.Is(err, unix.EWOULDBLOCK):
+		err = alreadyRunning(dir)
+	case err != nil:
+		err = fmt.Errorf("locking the playground's directory: %w", err)
+	default:
+		mine, err1 := lock.Stat()
+		there, err2 := os.Stat(string(dir))
+		if err1 != nil || err2 != nil || !os.SameFile(mine, there) { // A playground that has just ended removed it.
+			lock.Close()
+			return claimDir(dir)
+		}
+		err = takeOver(dir)
+	}
+	if err != nil {
+		lock.Close()
+		return nil, err
+	}
+	return lock, nil
 }
 
 // checkOwned refuses a directory that somebody else may have put there, as /tmp is everybody's, and one that has
@@ -140,22 +134,6 @@ func checkOwned(dir workdir) error {
 	return nil
 }
 
-// tryLock reports whether lock is locked now and still the file that others will find.
-func tryLock(dir workdir, lock *os.File) (bool, error) {
-	switch err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
-	case errors.Is(err, unix.EWOULDBLOCK):
-		return false, alreadyRunning(dir)
-	case err != nil:
-		return false, fmt.Errorf("locking %s: %w", lock.Name(), err)
-	}
-	mine, err := lock.Stat()
-	if err != nil {
-		return false, fmt.Errorf("looking at %s: %w", lock.Name(), err)
-	}
-	there, err := os.Stat(lock.Name())
-	return err == nil && os.SameFile(mine, there), nil
-}
-
 func alreadyRunning(dir workdir) error {
 	pid := "unknown"
 	if b, err := os.ReadFile(dir.path(lockFile)); err == nil {
@@ -170,21 +148,17 @@ func alreadyRunning(dir workdir) error {
 }
 
 // takeOver empties the locked directory and writes who has it now.
-func takeOver(dir workdir, lock *os.File) error {
-	b := make([]byte, len(lockMagic))
-	n, _ := lock.Read(b)
-	if n > 0 && !bytes.Equal(b[:n], []byte(lockMagic)) {
+func takeOver(dir workdir) error {
+	marker := dir.path(lockFile)
+	if b, _ := os.ReadFile(marker); len(b) > 0 && !bytes.HasPrefix(b, []byte(lockMagic)) {
 		return fmt.Errorf("%s was not written by a playground, so the directory is left alone: choose another "+
-			"one with --dir", lock.Name())
+			"one with --dir", marker)
 	}
 	if err := empty(dir); err != nil {
 		return err
 	}
-	if err := lock.Truncate(0); err != nil {
-		return fmt.Errorf("writing %s: %w", lock.Name(), err)
-	}
-	if _, err := lock.WriteAt(fmt.Appendf(nil, "%spid %d\n", lockMagic, os.Getpid()), 0); err != nil {
-		return fmt.Errorf("writing %s: %w", lock.Name(), err)
+	if err := os.WriteFile(marker, fmt.Appendf(nil, "%spid %d\n", lockMagic, os.Getpid()), 0o600); err != nil {
+		return fmt.Errorf("writing %s: %w", marker, err)
 	}
 	for _, sub := range []string{"logs", "pki", "images", "nodes", "static-pods"} {
 		if err := os.Mkdir(dir.path(sub), 0o700); err != nil {
@@ -212,14 +186,15 @@ func empty(dir workdir, keep ...string) error {
 	return errors.Join(errs...)
 }
 
-// removeDir removes a locked directory. The lock goes last, so that nobody takes over a directory that is half gone.
+// removeDir removes a locked directory. The marker goes last, so that nobody takes a directory for somebody's files that
+// is half gone.
 func removeDir(dir workdir) error {
 	// A kubectl that is still running may write to its cache meanwhile.
 	if err := empty(dir); err != nil && empty(dir) != nil {
 		return err
 	}
 	if err := os.Remove(dir.path(lockFile)); err != nil {
-		return fmt.Errorf("removing the playground's lock: %w", err)
+		return fmt.Errorf("removing the playground's marker: %w", err)
 	}
 	// From here on somebody else may be moving in: then it is not empty any more, and theirs.
 	if err := os.Remove(string(dir)); err != nil && !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, fs.ErrNotExist) {
