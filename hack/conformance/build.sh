@@ -18,4 +18,7 @@ go build -v -buildvcs=false -ldflags "$ldflags" -o "$bin/" "${packages[@]}" 2>&1
 echo "linking bin/conformance/suite.test" >&2
 go test -c -buildvcs=false -ldflags "$ldflags" -o "$bin/suite.test" ./suite
 kubernetes=$(go list -m -f '{{.Dir}}' k8s.io/kubernetes)
-"$bin/images" -agnhost "$bin/agnhost" -porter "$kubernetes/test/images/agnhost/porter" -out "$bin/images.tar"
+./layer.sh "$bin/agnhost" "$kubernetes/test/images/agnhost/porter" "$bin/layer.tar"
+"$bin/images" "$bin/layer.tar" >"$bin/images.tar.new"
+mv "$bin/images.tar.new" "$bin/images.tar"
+rm "$bin/layer.tar"

@@ -1,15 +1,13 @@
 // images writes a tarball, as `docker save` does, with the images that Kubernetes' conformance tests of workloads and
-// networks run, under the names that they have there. All are the same files, run in different ways: agnhost, which
-// is Kubernetes' own collection of servers and clients for tests, and programs of this machine that the tests call.
+// networks run, under the names that they have there. All are the same files, run in different ways: the layer whose
+// tarball is the argument, of layer.sh.
 package main
 
 import (
 	"archive/tar"
-	"bytes"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -42,43 +40,27 @@ var images = []image{
 }
 
 func main() {
-	agnhost := flag.String("agnhost", "", "`file` of the program agnhost, linked statically")
-	porter := flag.String("porter", "", "`folder` with the certificate of agnhost's command porter")
-	out := flag.String("out", "", "`file` to write")
-	flag.Parse()
-	if err := run(*agnhost, *porter, *out); err != nil {
+	layer, err := os.ReadFile(os.Args[1])
+	if err == nil {
+		err = write(os.Stdout, layer)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "making the images:", err)
 		os.Exit(1)
 	}
 }
 
-func run(agnhost, porter, out string) error {
-	files, err := collect(agnhost, porter)
-	if err != nil {
+// write writes a tarball with the images, which share a layer.
+func write(out io.Writer, layer []byte) error {
+	w := tar.NewWriter(out)
+	add := func(name string, content []byte) error {
+		err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(content))})
+		if err == nil {
+			_, err = w.Write(content)
+		}
 		return err
 	}
-	var layer bytes.Buffer
-	if err := writeTar(&layer, files); err != nil {
-		return err
-	}
-	archive, err := newArchive(layer.Bytes())
-	if err != nil {
-		return err
-	}
-	temporary := out + ".new"
-	f, err := os.Create(temporary)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(writeTar(f, archive), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(temporary, out)
-}
-
-// newArchive returns the files of a tarball with the images, which share a layer.
-func newArchive(layer []byte) ([]file, error) {
-	files := []file{{name: "layer.tar", mode: 0o644, content: layer}}
+	errs := []error{add("layer.tar", layer)}
 	var manifest []any
 	for i, image := range images {
 		config, err := json.Marshal(map[string]any{
@@ -91,45 +73,13 @@ func newArchive(layer []byte) ([]file, error) {
 			"rootfs": map[string]any{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x",
 				sha256.Sum256(layer))}},
 		})
-		if err != nil {
-			return nil, err
-		}
 		name := fmt.Sprintf("config%d.json", i)
-		files = append(files, file{name: name, mode: 0o644, content: config})
+		errs = append(errs, err, add(name, config))
 		manifest = append(manifest, map[string]any{
 			"Config": name, "RepoTags": image.names, "Layers": []string{"layer.tar"},
 		})
 	}
 	content, err := json.Marshal(manifest)
-	return append(files, file{name: "manifest.json", mode: 0o644, content: content}), err
-}
-
-// file is an entry of a tarball: a file, or with target a symbolic link.
-type file struct {
-	name    string
-	mode    int64
-	content []byte
-	target  string
-}
-
-func writeTar(out io.Writer, files []file) error {
-	w := tar.NewWriter(out)
-	for _, f := range files {
-		header := &tar.Header{Name: f.name, Mode: f.mode, Size: int64(len(f.content)), Linkname: f.target}
-		switch {
-		case f.target != "":
-			header.Typeflag = tar.TypeSymlink
-		case f.content == nil:
-			header.Typeflag = tar.TypeDir
-		default:
-			header.Typeflag = tar.TypeReg
-		}
-		if err := w.WriteHeader(header); err != nil {
-			return err
-		}
-		if _, err := w.Write(f.content); err != nil {
-			return err
-		}
-	}
-	return w.Close()
+	errs = append(errs, err, add("manifest.json", content), w.Close())
+	return errors.Join(errs...)
 }
