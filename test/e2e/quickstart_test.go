@@ -59,7 +59,8 @@ for command in sh mkdir httpd wget; do ln -s busybox "bin/$command"; done
 tar -cf layer.tar bin
 echo '{"architecture": "'"$1"'", "os": "linux", "config": {"Env": ["PATH=/bin"]}, "rootfs": {"type": "layers",
   "diff_ids": ["sha256:'"$(sha256sum layer.tar | cut -d ' ' -f 1)"'"]}}' >config.json
-echo '[{"Config": "config.json", "RepoTags": ["docker.io/library/busybox:1.37"], "Layers": ["layer.tar"]}]' >manifest.json
+echo '[{"Config": "config.json", "RepoTags": ["docker.io/library/busybox:1.37"], "Layers": ["layer.tar"]}]' \
+  >manifest.json
 tar -cf "$0" layer.tar config.json manifest.json
 rm -r "$PWD"
 `

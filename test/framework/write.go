@@ -33,8 +33,8 @@ func (s *Scene) CreateReady(name string, changes ...Change) *v1alpha1.LocalServi
 	return s.WaitReady(name)
 }
 
-// Update changes a LocalService, and tries again after a conflict. The machine may be busy, so it tries often: the tries
-// of retry.DefaultBackoff would be over in a moment.
+// Update changes a LocalService, and tries again after a conflict. The machine may be busy, so it tries often: the
+// tries of retry.DefaultBackoff would be over in a moment.
 func (s *Scene) Update(name string, changes ...Change) {
 	s.T.Helper()
 	backoff := retry.DefaultBackoff

@@ -276,8 +276,8 @@ func TestKeysWithoutValue(t *testing.T) {
 }
 
 // TestGoodSpecs tests specs that combine fields, or take them to their limits, and those that only mode Hostnames
-// accepts: the API server accepts them, and their Services. Annotations may be large, but not those with variables: they
-// cost each node as much as others cost for all nodes together. Each field by itself has a walk in
+// accepts: the API server accepts them, and their Services. Annotations may be large, but not those with variables:
+// they cost each node as much as others cost for all nodes together. Each field by itself has a walk in
 // TestEveryFieldSetChangedUnset.
 func TestGoodSpecs(t *testing.T) {
 	t.Parallel()

@@ -18,8 +18,8 @@ import (
 var secureAddress = regexp.MustCompile(`metricsSecureAddress="([^"]+)"`)
 
 // TestSecureMetrics tests metrics that only clients with a permission can read, over TLS: nobody while the controller
-// may not review tokens, then those with the role. The permissions in artifacts/deploy suffice. Who else is refused, and
-// the renewal of the certificate, is tested in internal/app.
+// may not review tokens, then those with the role. The permissions in artifacts/deploy suffice. Who else is refused,
+// and the renewal of the certificate, is tested in internal/app.
 func TestSecureMetrics(t *testing.T) {
 	t.Parallel()
 	const namespace, account = framework.ControllerNamespace, framework.ControllerAccount

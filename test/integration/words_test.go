@@ -17,8 +17,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// TestStatusWords: what people set by mistake is named in Ready, rather than called ready. What the plugin says is in the
-// tables of its rules.
+// TestStatusWords: what people set by mistake is named in Ready, rather than called ready. What the plugin says is in
+// the tables of its rules.
 func TestStatusWords(t *testing.T) {
 	t.Parallel()
 	const edge = "node-role.kubernetes.io/edge"
