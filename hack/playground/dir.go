@@ -186,8 +186,7 @@ func empty(dir workdir, keep ...string) error {
 	return errors.Join(errs...)
 }
 
-// removeDir removes a locked directory. The marker goes last: a directory that is half gone must not look like somebody's
-// files.
+// removeDir removes a locked directory. The marker goes last: what is half gone must not look like somebody's files.
 func removeDir(dir workdir) error {
 	// A kubectl that is still running may write to its cache meanwhile.
 	if err := empty(dir); err != nil && empty(dir) != nil {

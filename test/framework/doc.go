@@ -1,6 +1,6 @@
 // Package framework is the harness of all tests that run programs, and of the benchmark. It alone starts clusters and
 // processes (cluster.go, controller.go, process.go, binaries.go), reads the API server's audit log (audit.go), builds
-// the objects of tests (objects.go), gives each test its own namespace (scene.go, write.go, policies.go), and
+// the objects of tests (objects.go), gives each test its own namespace (scene.go, write.go), and
 // waits (wait.go, eventually.go).
 //
 //	func TestMain(m *testing.M) {

@@ -8,7 +8,6 @@ import (
 	"reflect"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,23 +18,22 @@ import (
 )
 
 // client has the methods that the typed clients of all resources have in common.
-type client[T metav1.Object, List runtime.Object] interface {
+type client[T metav1.Object] interface {
 	Create(ctx context.Context, object T, options metav1.CreateOptions) (T, error)
 	Update(ctx context.Context, object T, options metav1.UpdateOptions) (T, error)
 	Patch(ctx context.Context, name string, kind types.PatchType, patch []byte, options metav1.PatchOptions,
 		subresources ...string) (T, error)
 	Delete(ctx context.Context, name string, options metav1.DeleteOptions) error
 	Get(ctx context.Context, name string, options metav1.GetOptions) (T, error)
-	List(ctx context.Context, options metav1.ListOptions) (List, error)
 }
 
 // target is a resource of which random requests are made.
 type target[T interface {
 	metav1.Object
 	runtime.Object
-}, List runtime.Object] struct {
+}] struct {
 	kind   schema.GroupVersionResource
-	client func(s *side, namespace string) client[T, List]
+	client func(s *side, namespace string) client[T]
 	verbs  []string
 	names  []string
 	// contents are random fields of an object but its metadata, in YAML, good and bad ones.
@@ -47,7 +45,7 @@ type target[T interface {
 }
 
 // random returns a request with a random verb, mostly in the existing namespace.
-func (r *target[T, List]) random(p *pair) request {
+func (r *target[T]) random(p *pair) request {
 	namespace, name := p.namespace, pick(p, r.names...)
 	switch p.IntN(25) {
 	case 0:
@@ -81,7 +79,7 @@ func (r *target[T, List]) random(p *pair) request {
 }
 
 // getter returns a function that reads an object.
-func (r *target[T, List]) getter(namespace, name string) func(context.Context, *side) (metav1.Object, error) {
+func (r *target[T]) getter(namespace, name string) func(context.Context, *side) (metav1.Object, error) {
 	return func(ctx context.Context, s *side) (metav1.Object, error) {
 		return r.client(s, namespace).Get(ctx, name, metav1.GetOptions{})
 	}
@@ -113,7 +111,7 @@ func randomMetadata(p *pair) map[string]any {
 }
 
 // object returns an object with some fields, without those that are null.
-func (r *target[T, List]) object(metadata map[string]any, content map[string]any) T {
+func (r *target[T]) object(metadata map[string]any, content map[string]any) T {
 	object := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T)
 	content["metadata"] = metadata
 	encoded, err := json.Marshal(content)
@@ -126,7 +124,7 @@ func (r *target[T, List]) object(metadata map[string]any, content map[string]any
 	return object
 }
 
-func (r *target[T, List]) create(p *pair, out *request, hasVersion bool) {
+func (r *target[T]) create(p *pair, out *request, hasVersion bool) {
 	text := pick(p, slices.Concat(r.contents, r.creations)...)
 	content, metadata := fieldsOf(text), randomMetadata(p)
 	metadata["name"] = out.name
@@ -161,7 +159,7 @@ func uidOf(word string, was known) types.UID {
 	return map[string]types.UID{"right": max(was.uid, otherUID), "wrong": otherUID, "no": ""}[word]
 }
 
-func (r *target[T, List]) update(p *pair, out *request) {
+func (r *target[T]) update(p *pair, out *request) {
 	text := pick(p, r.contents...)
 	content, metadata, keeps := fieldsOf(text), randomMetadata(p), r.keepsContent || p.IntN(3) > 0
 	version, uid := pick(p, "current", "current", "stale", "no"), pick(p, "no", "right", "right", "right", "wrong")
@@ -188,7 +186,7 @@ func (r *target[T, List]) update(p *pair, out *request) {
 	}
 }
 
-func (r *target[T, List]) patch(p *pair, out *request, text string) {
+func (r *target[T]) patch(p *pair, out *request, text string) {
 	content, metadata := map[string]any{}, map[string]any{}
 	if text != "{}" {
 		content = fieldsOf(text)
@@ -217,7 +215,7 @@ func (r *target[T, List]) patch(p *pair, out *request, text string) {
 	}
 }
 
-func (r *target[T, List]) delete(p *pair, out *request) {
+func (r *target[T]) delete(p *pair, out *request) {
 	uid, version := pick(p, "no", "right", "right", "wrong"), pick(p, "no", "current", "stale")
 	policy := pick(p, "", "", "", metav1.DeletePropagationBackground, metav1.DeletePropagationForeground,
 		metav1.DeletePropagationOrphan)
@@ -239,26 +237,21 @@ func (r *target[T, List]) delete(p *pair, out *request) {
 	}
 }
 
-func (r *target[T, List]) lists(p *pair, out *request) {
+func (r *target[T]) lists(p *pair, out *request) {
 	options := pick(p, metav1.ListOptions{}, metav1.ListOptions{LabelSelector: "app=demo"},
 		metav1.ListOptions{LabelSelector: "vm/rack,app!=demo"},
 		metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", out.name).String()})
-	out.what = fmt.Sprintf("list of those with %q %q", options.LabelSelector, options.FieldSelector)
+	out.what = fmt.Sprintf("list of the metadata of those with %q %q", options.LabelSelector, options.FieldSelector)
 	out.do = func(ctx context.Context, s *side, _ known) (any, error) {
-		list, err := r.client(s, out.namespace).List(ctx, options)
+		list, err := s.meta.Resource(r.kind).Namespace(out.namespace).List(ctx, options)
 		if err != nil {
 			return nil, err
 		}
-		return namesIn(list), nil
+		var names []string
+		for i := range list.Items {
+			names = append(names, nameOf(&list.Items[i]))
+		}
+		slices.Sort(names)
+		return names, nil
 	}
-}
-
-// namesIn are the names of the objects in a list.
-func namesIn(list runtime.Object) (names []string) {
-	_ = meta.EachListItem(list, func(object runtime.Object) error {
-		names = append(names, nameOf(object.(metav1.Object)))
-		return nil
-	})
-	slices.Sort(names)
-	return names
 }

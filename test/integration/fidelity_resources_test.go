@@ -23,9 +23,9 @@ import (
 var allVerbs = []string{"create", "create", "create", "update", "patch", "patch", "patch", "patch", "delete", "get",
 	"list"}
 
-var services = target[*corev1.Service, *corev1.ServiceList]{
+var services = target[*corev1.Service]{
 	kind: corev1.SchemeGroupVersion.WithResource("services"),
-	client: func(s *side, namespace string) client[*corev1.Service, *corev1.ServiceList] {
+	client: func(s *side, namespace string) client[*corev1.Service] {
 		return s.kube.CoreV1().Services(namespace)
 	},
 	verbs: allVerbs,
@@ -65,9 +65,9 @@ func specs(texts ...string) []string {
 
 const endpoint = "{addresses: [192.0.2.1], conditions: {ready: true}, nodeName: a, hostname: a}"
 
-var endpointSlices = target[*discoveryv1.EndpointSlice, *discoveryv1.EndpointSliceList]{
+var endpointSlices = target[*discoveryv1.EndpointSlice]{
 	kind: discoveryv1.SchemeGroupVersion.WithResource("endpointslices"),
-	client: func(s *side, namespace string) client[*discoveryv1.EndpointSlice, *discoveryv1.EndpointSliceList] {
+	client: func(s *side, namespace string) client[*discoveryv1.EndpointSlice] {
 		return s.kube.DiscoveryV1().EndpointSlices(namespace)
 	},
 	verbs: []string{"create", "create", "update", "update", "update", "label", "delete", "get", "list"},
@@ -84,9 +84,9 @@ var endpointSlices = target[*discoveryv1.EndpointSlice, *discoveryv1.EndpointSli
 		"addressType: IPv4, endpoints: [], ports: [{name: a, port: 80}, {name: a, port: 81}]"},
 }
 
-var leases = target[*coordinationv1.Lease, *coordinationv1.LeaseList]{
+var leases = target[*coordinationv1.Lease]{
 	kind: coordinationv1.SchemeGroupVersion.WithResource("leases"),
-	client: func(s *side, namespace string) client[*coordinationv1.Lease, *coordinationv1.LeaseList] {
+	client: func(s *side, namespace string) client[*coordinationv1.Lease] {
 		return s.kube.CoordinationV1().Leases(namespace)
 	},
 	verbs: []string{"create", "update", "update", "update", "get", "delete"},
@@ -95,9 +95,9 @@ var leases = target[*coordinationv1.Lease, *coordinationv1.LeaseList]{
 		"holderIdentity: b, leaseDurationSeconds: 15, leaseTransitions: 2, renewTime: '2026-01-01T00:00:00.000001Z'"),
 }
 
-var locals = target[*v1alpha1.LocalService, *v1alpha1.LocalServiceList]{
+var locals = target[*v1alpha1.LocalService]{
 	kind: v1alpha1.SchemeGroupVersion.WithResource("localservices"),
-	client: func(s *side, namespace string) client[*v1alpha1.LocalService, *v1alpha1.LocalServiceList] {
+	client: func(s *side, namespace string) client[*v1alpha1.LocalService] {
 		return s.ours.LocalserviceV1alpha1().LocalServices(namespace)
 	},
 	verbs: allVerbs,
@@ -147,9 +147,9 @@ func randomLocal(p *pair) request {
 	return out
 }
 
-var pods = target[*corev1.Pod, *corev1.PodList]{
+var pods = target[*corev1.Pod]{
 	kind: corev1.SchemeGroupVersion.WithResource("pods"),
-	client: func(s *side, namespace string) client[*corev1.Pod, *corev1.PodList] {
+	client: func(s *side, namespace string) client[*corev1.Pod] {
 		return s.kube.CoreV1().Pods(namespace)
 	},
 	verbs:    []string{"label", "label", "label", "get", "list", "create"},
@@ -157,9 +157,9 @@ var pods = target[*corev1.Pod, *corev1.PodList]{
 	contents: specs("nodeName: node, terminationGracePeriodSeconds: 0, containers: [{name: app, image: app}]"),
 }
 
-var replicaSets = target[*appsv1.ReplicaSet, *appsv1.ReplicaSetList]{
+var replicaSets = target[*appsv1.ReplicaSet]{
 	kind: appsv1.SchemeGroupVersion.WithResource("replicasets"),
-	client: func(s *side, namespace string) client[*appsv1.ReplicaSet, *appsv1.ReplicaSetList] {
+	client: func(s *side, namespace string) client[*appsv1.ReplicaSet] {
 		return s.kube.AppsV1().ReplicaSets(namespace)
 	},
 	verbs: []string{"create", "label", "get"},
