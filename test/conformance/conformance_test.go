@@ -56,7 +56,7 @@ func TestConformance(t *testing.T) {
 				t.Fatal("it has not run")
 			}
 			if result.State != "passed" {
-				t.Fatalf("%s after %.0f s: %s", result.State, result.Seconds, result.Message)
+				t.Fatalf("%s after %.0f s: %s", result.State, result.RunTime.Seconds(), result.Failure.Message)
 			}
 			passed++
 		})
