@@ -115,42 +115,34 @@ type playground struct {
 	dir string
 }
 
-// up starts a playground and returns when it reports that it is ready.
+// up starts a playground, whose standard output goes to the file DIR.out, and returns when it reports that it is ready.
 func up(t *testing.T, dir string, args ...string) *playground {
-	t.Helper()
-	p := launch(t, dir, args...)
-	ctx, cancel := context.WithTimeout(t.Context(), framework.DefaultTimeout)
-	defer cancel()
-	if _, err := p.WaitFor(ctx, "ready", func() string {
-		// The last line of the standard output is the one that is promised.
-		out, err := os.ReadFile(dir + ".out")
-		if err != nil || string(out) != "ready: KUBECONFIG="+dir+"/kubeconfig\n" {
-			return ""
-		}
-		return string(out)
-	}); err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
-// launch starts a playground whose standard output goes to the file DIR.out.
-func launch(t *testing.T, dir string, args ...string) *playground {
 	t.Helper()
 	out, err := os.Create(dir + ".out")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	bin := framework.PlaygroundProgram.MustPath(t)
-	cmd := exec.Command(bin, append([]string{"up", "--dir", dir, "--die-with-parent"}, args...)...)
+	cmd := exec.Command(framework.PlaygroundProgram.MustPath(t),
+		append([]string{"up", "--dir", dir, "--die-with-parent"}, args...)...)
 	cmd.Stdout = out
-	process, err := framework.StartProcess(cmd, syscall.SIGTERM)
+	p, err := framework.StartProcess(cmd, syscall.SIGTERM)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(process.Kill)
-	return &playground{process, t, dir}
+	t.Cleanup(p.Kill)
+	ctx, cancel := context.WithTimeout(t.Context(), framework.DefaultTimeout)
+	defer cancel()
+	if _, err := p.WaitFor(ctx, "ready", func() string {
+		// The last line of the standard output is the one that is promised.
+		if out, _ := os.ReadFile(dir + ".out"); string(out) == "ready: KUBECONFIG="+dir+"/kubeconfig\n" {
+			return "ready"
+		}
+		return ""
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return &playground{p, t, dir}
 }
 
 // signal sends a signal and returns when `up` has ended.
