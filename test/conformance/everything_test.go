@@ -33,10 +33,18 @@ type everything struct {
 func publishEverything(t *testing.T, cluster *framework.Cluster) *everything {
 	t.Helper()
 	cluster.RunKubectl(t, "apply", "--validate=strict", "--filename=everything-policy.yaml")
-	e := &everything{cluster: cluster, objects: readEverything(t)}
+	e := &everything{cluster: cluster}
+	objects, err := framework.ReadObjects("everything.yaml")
+	for _, object := range objects {
+		ls, notOne := framework.ToLocalService(object)
+		e.objects, err = append(e.objects, ls), errors.Join(err, notOne)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	factory := informers.NewSharedInformerFactoryWithOptions(cluster.Kube, 0,
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = testNamespaces }))
-	_, err := factory.Core().V1().Namespaces().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+	_, err = factory.Core().V1().Namespaces().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(object any) { e.publish(t.Context(), object.(*corev1.Namespace).Name) },
 	})
 	if err != nil {
@@ -46,24 +54,6 @@ func publishEverything(t *testing.T, cluster *framework.Cluster) *everything {
 	factory.Start(stop)
 	t.Cleanup(func() { close(stop); factory.Shutdown() })
 	return e
-}
-
-// readEverything returns the objects of everything.yaml.
-func readEverything(t *testing.T) []v1alpha1.LocalService {
-	t.Helper()
-	objects, err := framework.ReadObjects("everything.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all []v1alpha1.LocalService
-	for _, object := range objects {
-		ls, err := framework.ToLocalService(object)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, ls)
-	}
-	return all
 }
 
 // publish creates the LocalServices in a namespace, unless it is being deleted already.

@@ -23,10 +23,8 @@ type candidate struct {
 // newCandidate starts a candidate in the scene's own election.
 func (s *scene) newCandidate(name string, args ...string) *candidate {
 	s.T.Helper()
-	shipped, err := framework.ShippedPermissions(framework.ControllerPermissions, framework.HostnamesPermissions)
-	s.Must(err)
 	args = append([]string{
-		"-kubeconfig=" + s.NewAccount(s.T, s.Namespace, name, shipped),
+		"-kubeconfig=" + s.NewAccount(s.T, s.Namespace, name, allShipped(s.T)),
 		"-leader-elect", "-leader-election-namespace=" + s.Namespace, "-leader-election-id=lease",
 	}, args...)
 	c := &candidate{s.LaunchController(s.T, args...), "system:serviceaccount:" + s.Namespace + ":" + name}
@@ -97,8 +95,10 @@ func TestLeaderStops(t *testing.T) {
 	if len(creates(first)) == nodes {
 		t.Fatalf("the leader was not stopped in the middle: all %d Services exist", nodes)
 	}
-	if errs := s.errorsInLog(); len(errs) > 0 {
-		t.Errorf("the leader that was stopped complained: %s", errs[0])
+	for _, line := range first.LogLines(s.Namespace + "/") {
+		if strings.HasPrefix(line, "E") {
+			t.Errorf("the leader that was stopped complained: %s", line)
+		}
 	}
 	s.waitLeading(second)
 	s.WaitStatusNodes("demo", nodes)
@@ -111,16 +111,4 @@ func TestLeaderStops(t *testing.T) {
 	if holder := s.lease().HolderIdentity; holder != nil && *holder != "" {
 		t.Errorf("%s has stopped and still holds the Lease", *holder)
 	}
-}
-
-// errorsInLog returns the errors in the controllers' logs about objects of the scene's namespace.
-func (s *scene) errorsInLog() (lines []string) {
-	for _, controller := range s.Controllers() {
-		for _, line := range controller.LogLines(s.Namespace + "/") {
-			if strings.HasPrefix(line, "E") {
-				lines = append(lines, line)
-			}
-		}
-	}
-	return lines
 }

@@ -20,7 +20,15 @@ func TestNamespaces(t *testing.T) {
 	s, other := newScene(t, cluster, "within"), newScene(t, cluster, "without")
 	later := &scene{&framework.Scene{Cluster: cluster, T: t, Namespace: s.Namespace + "-later"}}
 	const account = "controller"
-	ofCluster, ofNamespace := splitShipped(t)
+	shipped := allShipped(t)
+	ofCluster, ofNamespace := []rbacv1.PolicyRule{}, shipped.OwnRules
+	for _, rule := range shipped.Rules {
+		if rule.Resources[0] == "nodes" {
+			ofCluster = append(ofCluster, rule)
+		} else {
+			ofNamespace = append(ofNamespace, rule)
+		}
+	}
 	kubeconfig := s.NewAccount(t, s.Namespace, account, framework.Permissions{Rules: ofCluster, OwnRules: ofNamespace})
 	began := cluster.Audit.Mark()
 	controller := s.NewController(t, "-kubeconfig="+kubeconfig, "-namespaces="+s.Namespace+","+later.Namespace,
@@ -81,22 +89,8 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-// splitShipped returns the shipped permissions that concern the cluster, and those that concern a namespace.
-func splitShipped(t *testing.T) (ofCluster, ofNamespace []rbacv1.PolicyRule) {
-	t.Helper()
-	shipped := allShipped(t)
-	for _, rule := range shipped.Rules {
-		if rule.Resources[0] == "nodes" {
-			ofCluster = append(ofCluster, rule)
-		} else {
-			ofNamespace = append(ofNamespace, rule)
-		}
-	}
-	return ofCluster, append(ofNamespace, shipped.OwnRules...)
-}
-
 // allShipped returns the permissions that the controller has with mode Hostnames, and with additional files.
-func allShipped(t *testing.T, more ...string) framework.Permissions {
+func allShipped(t testing.TB, more ...string) framework.Permissions {
 	t.Helper()
 	shipped, err := framework.ShippedPermissions(append(more, framework.ControllerPermissions,
 		framework.HostnamesPermissions)...)
