@@ -2,6 +2,7 @@ package framework
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -123,4 +124,21 @@ func (c *Controller) Stop() error {
 		return fmt.Errorf("the controller ended with exit code %d; its log ends with:\n%s", exitCode, c.Tail(40))
 	}
 	return nil
+}
+
+// CheckLog finds what no test may cause: a panic in the controller, recovered or not, such as that of the cache
+// mutation detector.
+func (c *Controller) CheckLog() error {
+	var errs []error
+	if !c.Running() {
+		errs = append(errs, fmt.Errorf("the controller has ended while the tests were running; its log ends "+
+			"with:\n%s", c.Tail(60)))
+	}
+	for _, sign := range []string{"panic: ", "Observed a panic", "was altered"} {
+		if i := strings.Index(c.Output(), sign); i >= 0 {
+			rest := c.Output()[i:]
+			errs = append(errs, fmt.Errorf("the controller has panicked: %s", rest[:min(len(rest), 4000)]))
+		}
+	}
+	return errors.Join(errs...)
 }

@@ -13,8 +13,6 @@ package integration
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/localservice-dev/local-service-controller/test/framework"
@@ -43,24 +41,7 @@ func stop(cluster *framework.Cluster) error {
 	}
 	var errs []error
 	for _, controller := range cluster.Controllers() {
-		errs = append(errs, checkLog(controller))
+		errs = append(errs, controller.CheckLog())
 	}
 	return errors.Join(append(errs, cluster.Stop())...)
-}
-
-// checkLog finds what no test may cause: a panic in the controller, recovered or not, such as that of the cache
-// mutation detector.
-func checkLog(controller *framework.Controller) error {
-	var errs []error
-	if !controller.Running() {
-		errs = append(errs, fmt.Errorf("the controller has ended while the tests were running; its log ends "+
-			"with:\n%s", controller.Tail(60)))
-	}
-	for _, sign := range []string{"panic: ", "was altered"} {
-		if i := strings.Index(controller.Output(), sign); i >= 0 {
-			rest := controller.Output()[i:]
-			errs = append(errs, fmt.Errorf("the controller has panicked: %s", rest[:min(len(rest), 4000)]))
-		}
-	}
-	return errors.Join(errs...)
 }
