@@ -36,7 +36,12 @@ func TestRestore(t *testing.T) {
 	cluster.StopServers()
 	backup := t.TempDir()
 	s.Must(copyDir(cluster.Data, backup))
+	mark := s.Audit.Mark()
 	cluster.StartServers(t)
+	s.Eventually("the standby watches again", func(context.Context) error { // It alone asks for this namespace.
+		lists := s.Audit.Since(mark).ByController().Namespace(s.Namespace).Resource("services").Verb("list")
+		return atLeast(len(lists.Where(framework.Succeeded)), 1)
+	})
 	for i := range 300 { // A restarted API server makes revisions, too.
 		_, err := s.Kube.CoreV1().ConfigMaps(s.Namespace).Create(t.Context(), &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("revision-", i)}}, metav1.CreateOptions{})
