@@ -178,19 +178,13 @@ func TestCreateAfterFailedReplacement(t *testing.T) {
 }
 
 // TestRemovalsGoByTheCache: the checks before a removal may take time. The Service stays if the cache has observed by
-// then that the spec has changed, or that the LocalService is deleted, or if the program is stopped.
+// then that the LocalService is not the planned one any more, or if the program is stopped.
 func TestRemovalsGoByTheCache(t *testing.T) {
 	for name, change := range map[string]func(f *fixture, ls *v1alpha1.LocalService, stop func()){
 		"another spec": func(f *fixture, ls *v1alpha1.LocalService, _ func()) { ls.Generation++; f.cache(ls) },
-		"recreated":    func(f *fixture, ls *v1alpha1.LocalService, _ func()) { ls.UID = "another"; f.cache(ls) },
 		"being deleted": func(f *fixture, ls *v1alpha1.LocalService, _ func()) {
 			ls.DeletionTimestamp = new(now())
 			f.cache(ls)
-		},
-		"deleted": func(f *fixture, ls *v1alpha1.LocalService, _ func()) {
-			if err := f.cached.Delete(ls); err != nil {
-				f.t.Error(err)
-			}
 		},
 		"stopped": func(_ *fixture, _ *v1alpha1.LocalService, stop func()) { stop() },
 	} {

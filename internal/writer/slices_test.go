@@ -125,14 +125,8 @@ func TestWriteSlice(t *testing.T) {
 		"the Source is going":    {plan.Delete, func(f *slicesFixture) { f.isGoing = true }, nil, "stale"},
 		"the source is there":    {plan.Delete, func(f *slicesFixture) { f.hasSource = nil }, nil, "stale"},
 		"is the source gone?":    {plan.Delete, func(f *slicesFixture) { f.hasSource = no }, nil, "failed"},
-		"is it permitted to ask?": {plan.Delete, func(f *slicesFixture) { f.hasSource = forbidden }, nil,
-			"refused"},
 		"creation refused":       {plan.Create, answer("create", forbidden), []string{"create"}, "refused"},
-		"update refused":         {plan.Update, answer("update", forbidden), []string{update}, "refused"},
-		"deletion refused":       {plan.Delete, answer("delete", forbidden), []string{"delete"}, "refused"},
 		"creation not answered":  {plan.Create, answer("create", no), []string{"create"}, "failed"},
-		"update not answered":    {plan.Update, answer("update", no), []string{update}, "failed"},
-		"changed meanwhile":      {plan.Update, answer("update", conflict), []string{update}, "stale"},
 		"gone meanwhile":         {plan.Update, answer("update", notFound), []string{update}, "stale"},
 		"changed, to delete":     {plan.Delete, answer("delete", conflict), []string{"delete"}, "stale"},
 		"gone, to delete":        {plan.Delete, answer("delete", notFound), []string{"delete"}, ""},
@@ -147,18 +141,11 @@ func TestWriteSlice(t *testing.T) {
 		"stored without the label": {plan.Create, admit(func(s *discoveryv1.EndpointSlice) {
 			delete(s.Labels, v1alpha1.HostnamesLabelKey)
 		}), []string{"create"}, "refused"},
-		"stored without the owner": {plan.Update, admit(func(s *discoveryv1.EndpointSlice) {
-			s.OwnerReferences = nil
-			delete(s.Labels, v1alpha1.OwnerLabelKey)
-		}), []string{update}, "refused"},
 		"stored for another owner": {plan.Update, admit(func(s *discoveryv1.EndpointSlice) {
 			s.OwnerReferences[0].UID = "another"
 		}), []string{update}, "refused"},
 		"stored with another hostname": {plan.Update, admit(func(s *discoveryv1.EndpointSlice) {
 			s.Endpoints[0].Hostname = new("x")
-		}), []string{update}, "refused"},
-		"stored as if it were of Kubernetes": {plan.Update, admit(func(s *discoveryv1.EndpointSlice) {
-			s.Labels[discoveryv1.LabelManagedBy] = plan.KubernetesSliceManager
 		}), []string{update}, "refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
