@@ -366,34 +366,6 @@ func TestServerWithoutRoles(t *testing.T) {
 	}, testLocalService(hostnamesMode), testNode("a"))
 }
 
-// TestHostnamesContested: a copy that an admission webhook changes counts as refused: it is reported, and tried again
-// less and less often.
-func TestHostnamesContested(t *testing.T) {
-	inHostnamesCluster(t, func(t *testing.T, c *cluster) {
-		c.server.Admit(func(object simulation.Object) {
-			if slice, ok := object.(*discoveryv1.EndpointSlice); ok {
-				slice.Endpoints[0].Addresses = []string{"10.9.9.9"}
-			}
-		})
-		c.publish("1", "a")
-		c.want("first", "a=10.9.9.9")
-		c.wantReady("False WriteFailed 1/2, 2 Services")
-		if events := fmt.Sprint(c.recorded()); !strings.Contains(events, "exempt it from the admission webhook") {
-			t.Errorf("events %s", events)
-		}
-		c.requests()
-		time.Sleep(time.Minute)
-		if got := c.sent("endpointslices"); got > 4 {
-			t.Errorf("it is written too often: %d times", got)
-		}
-		c.server.Admit(nil)
-		c.publish("1", "a", "b")
-		time.Sleep(2 * reconcile.MaxBackoff)
-		c.want("once it is gone", "a=10.0.0.1", "b=10.0.0.2")
-		c.wantReady("True HostnamesInPlace 2/2, 2 Services")
-	}, testLocalService(hostnamesMode), testNode("a"), testNode("b"))
-}
-
 // TestCopyDeletedUnobserved: a copy that somebody deletes before the cache has observed it is recreated, although the
 // watch sends neither event.
 func TestCopyDeletedUnobserved(t *testing.T) {
