@@ -29,7 +29,7 @@ import (
 
 var sourceName = plan.ServiceName("demo", plan.Source, "")
 
-func hostnamesMode(ls *v1alpha1.LocalService) { ls.Spec.Mode = v1alpha1.ModeHostnames }
+var hostnamesMode = objects.HostnamesMode
 
 // TestHostnamesSync: a sync of an EndpointSlice makes the one write that it needs.
 func TestHostnamesSync(t *testing.T) {

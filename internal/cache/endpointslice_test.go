@@ -3,9 +3,7 @@ package cache
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
-	"unique"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,72 +14,75 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
+// sliceOf returns an EndpointSlice of a Service of a LocalService, with an endpoint for each value, which may be nil.
+func sliceOf(owner, service, name string, ready ...*bool) *discoveryv1.EndpointSlice {
+	s := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name,
+		Labels: map[string]string{discoveryv1.LabelServiceName: service, v1alpha1.OwnerLabelKey: owner}}}
+	for _, is := range ready {
+		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Conditions: discoveryv1.EndpointConditions{Ready: is}})
+	}
+	return s
+}
+
+// showSlice adds an EndpointSlice to the cache of its mode.
+func showSlice(t *testing.T, c *Caches, full *discoveryv1.EndpointSlice) {
+	t.Helper()
+	slice, err := trimEndpointSlice(full)
+	named, nameErr := trimHostnameSlice(full)
+	if err := errors.Join(err, nameErr); err != nil {
+		t.Fatal(err)
+	}
+	if full.Labels[v1alpha1.HostnamesLabelKey] == "" {
+		show(t, c.EndpointSlices, slice)
+	} else {
+		show(t, c.HostnameSlices, named)
+	}
+}
+
 // TestTrimEndpointSlice: an EndpointSlice is ready if one of its endpoints is. Endpoints that do not say are ready.
 func TestTrimEndpointSlice(t *testing.T) {
 	for name, c := range map[string]struct {
 		ready []*bool
 		want  bool
 	}{
-		"no endpoints":  {nil, false},
-		"not ready":     {[]*bool{new(false), new(false)}, false},
-		"one is ready":  {[]*bool{new(false), new(true)}, true},
-		"does not say":  {[]*bool{nil}, true},
-		"all are ready": {[]*bool{new(true), new(true)}, true},
+		"no endpoints": {nil, false},
+		"not ready":    {[]*bool{new(false), new(false)}, false},
+		"one is ready": {[]*bool{new(false), new(true)}, true},
+		"does not say": {[]*bool{nil}, true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			full := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "demo-a-x",
-				Labels: map[string]string{discoveryv1.LabelServiceName: "demo-a", v1alpha1.OwnerLabelKey: "demo"}}}
-			for _, ready := range c.ready {
-				full.Endpoints = append(full.Endpoints,
-					discoveryv1.Endpoint{Conditions: discoveryv1.EndpointConditions{Ready: ready}})
-			}
-			got, err := trimEndpointSlice(full)
-			if err != nil || got.Ready != c.want || got.Service != "demo-a" || got.LocalService().Name != "demo" {
-				t.Errorf("%+v, %v, want ready: %v", got, err, c.want)
-			}
-		})
+		got, err := trimEndpointSlice(sliceOf("demo", "demo-a", "demo-a-x", c.ready...))
+		if err != nil || got.Ready != c.want || got.Service != "demo-a" || got.LocalService().Name != "demo" {
+			t.Errorf("%s: %+v, %v, want ready: %v", name, got, err, c.want)
+		}
 	}
 }
 
 // TestReadyServices: a Service with a cluster IP answers if a pod is ready, and all ports whose targetPort is a name
 // are published. A headless name resolves without ports, too.
 func TestReadyServices(t *testing.T) {
-	ports := func(names ...string) (out []discoveryv1.EndpointPort) {
-		for _, name := range names {
-			out = append(out, discoveryv1.EndpointPort{Name: &name})
-		}
-		return out
-	}
 	for name, c := range map[string]struct {
 		wanted          []string
-		published       []discoveryv1.EndpointPort
+		published       [][]string // in each EndpointSlice
 		notAtClusterIPs bool
-		others          []string // the ports in another EndpointSlice
 	}{
-		"all":                           {wanted: []string{"http", "metrics"}, published: ports("metrics", "http")},
-		"one without a name":            {wanted: []string{""}, published: ports("")},
-		"none, and none is wanted":      {},
-		"none":                          {wanted: []string{""}, notAtClusterIPs: true},
-		"another":                       {wanted: []string{"http"}, published: ports(""), notAtClusterIPs: true},
-		"one of two":                    {[]string{"http", "metrics"}, ports("http"), true, nil},
-		"each at other pods":            {[]string{"http", "metrics"}, ports("http"), false, []string{"metrics"}},
-		"one whose name begins alike":   {[]string{"http"}, ports("http-admin"), true, nil},
-		"another, and one without name": {[]string{""}, ports("http"), true, nil},
+		"all":                           {[]string{"http", "metrics"}, [][]string{{"metrics", "http"}}, false},
+		"one without a name":            {[]string{""}, [][]string{{""}}, false},
+		"none, and none is wanted":      {nil, [][]string{nil}, false},
+		"none":                          {[]string{""}, [][]string{nil}, true},
+		"another":                       {[]string{"http"}, [][]string{{""}}, true},
+		"one of two":                    {[]string{"http", "metrics"}, [][]string{{"http"}}, true},
+		"each at other pods":            {[]string{"http", "metrics"}, [][]string{{"http"}, {"metrics"}}, false},
+		"one whose name begins alike":   {[]string{"http"}, [][]string{{"http-admin"}}, true},
+		"another, and one without name": {[]string{""}, [][]string{{"http"}}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			caches := newCaches(t)
-			slice, err := trimEndpointSlice(&discoveryv1.EndpointSlice{Ports: c.published,
-				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "demo-a-x",
-					Labels: map[string]string{discoveryv1.LabelServiceName: "demo-a", v1alpha1.OwnerLabelKey: "demo"}},
-				Endpoints: []discoveryv1.Endpoint{{}}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			show(t, caches.EndpointSlices, slice)
-			if len(c.others) > 0 { // of other pods
-				other := *slice
-				other.name, other.ports = "demo-a-y", unique.Make(strings.Join(c.others, "=80,")+"=80,")
-				show(t, caches.EndpointSlices, &other)
+			for i, ports := range c.published {
+				slice := sliceOf("demo", "demo-a", fmt.Sprint("demo-a-", i), nil)
+				for _, port := range ports {
+					slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{Name: &port})
+				}
+				showSlice(t, caches, slice)
 			}
 			for _, clusterIP := range []string{"", "None"} {
 				ls := objects.LocalService(func(ls *v1alpha1.LocalService) {
@@ -109,39 +110,29 @@ func TestReadyServices(t *testing.T) {
 // TestPortNumbers: the numbers of named ports come from EndpointSlices, in both modes. Clients of cluster IPs need
 // none.
 func TestPortNumbers(t *testing.T) {
-	c := newCaches(t)
-	for i, ports := range []map[string]int32{{"http": 8080, "dns": 53}, {"http": 9090}, {}} {
-		full := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "default",
-			Name:   fmt.Sprint("demo-", i),
-			Labels: map[string]string{discoveryv1.LabelServiceName: "demo-a", v1alpha1.OwnerLabelKey: "demo"}},
-			Endpoints: []discoveryv1.Endpoint{{}}}
-		for name, number := range ports {
-			full.Ports = append(full.Ports, discoveryv1.EndpointPort{Name: &name, Port: &number})
+	for mode, edit := range map[string]func(ls *v1alpha1.LocalService){
+		"":          func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP = "None" },
+		"Hostnames": objects.HostnamesMode,
+	} {
+		c, ls := newCaches(t), objects.LocalService(edit)
+		for i, ports := range []map[string]int32{{"http": 8080, "dns": 53}, {"http": 9090}, {}} {
+			slice := sliceOf("demo", "demo-a", fmt.Sprint("demo-", i), nil)
+			slice.Labels[v1alpha1.HostnamesLabelKey] = mode
+			for name, number := range ports {
+				slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{Name: &name, Port: &number})
+			}
+			showSlice(t, c, slice)
 		}
-		slice, err := trimEndpointSlice(full)
-		full.Name, full.Labels[v1alpha1.OwnerLabelKey] = "names-"+full.Name, "names"
-		named, nameErr := trimHostnameSlice(full)
-		if err := errors.Join(err, nameErr); err != nil {
-			t.Fatal(err)
-		}
-		show(t, c.EndpointSlices, slice)
-		show(t, c.HostnameSlices, named)
-	}
-	for name, edit := range map[string]func(ls *v1alpha1.LocalService){
-		"demo":  func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP = "None" },
-		"names": func(ls *v1alpha1.LocalService) { ls.Spec.Mode = v1alpha1.ModeHostnames }} {
-		ls := objects.LocalService(edit)
-		ls.Name = name
 		if got := c.PortNumbers(ls); got != nil {
-			t.Errorf("%s without a named port: %v", name, got)
+			t.Errorf("%q without a named port: %v", mode, got)
 		}
 		ls.Spec.Ports = []v1alpha1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromString("web")}}
 		if got := c.PortNumbers(ls); len(got) != 2 || got["http"] != plan.Differs || got["dns"] != 53 {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%q: %v", mode, got)
 		}
 		ls.Spec.ClusterIP, ls.Spec.Mode = "", ""
 		if got := c.PortNumbers(ls); got != nil {
-			t.Errorf("%s with a cluster IP: %v", name, got)
+			t.Errorf("%q with a cluster IP: %v", mode, got)
 		}
 	}
 }
@@ -150,16 +141,11 @@ func TestPortNumbers(t *testing.T) {
 func TestEndpointSlicesOf(t *testing.T) {
 	c := newCaches(t)
 	for _, namespace := range []string{"default", "other"} {
-		full := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "of-" + namespace,
-			Labels: map[string]string{discoveryv1.LabelServiceName: namespace, v1alpha1.OwnerLabelKey: "demo"}},
-			Endpoints: []discoveryv1.Endpoint{{}}}
-		slice, err := trimEndpointSlice(full)
-		named, nameErr := trimHostnameSlice(full)
-		if err := errors.Join(err, nameErr); err != nil {
-			t.Fatal(err)
-		}
-		show(t, c.EndpointSlices, slice)
-		show(t, c.HostnameSlices, named)
+		slice := sliceOf("demo", namespace, "of-"+namespace, nil)
+		slice.Namespace = namespace
+		showSlice(t, c, slice)
+		slice.Labels[v1alpha1.HostnamesLabelKey] = v1alpha1.HostnamesSource
+		showSlice(t, c, slice)
 	}
 	ls := objects.LocalService()
 	if ready := c.ReadyServices(ls); len(ready) != 1 || !ready["default"] {

@@ -42,7 +42,7 @@ func TestPodsOnDemand(t *testing.T) {
 					pods, p.HasSynced("default"))
 			}
 		}
-		hostnames := objects.LocalService(func(ls *v1alpha1.LocalService) { ls.Spec.Mode = v1alpha1.ModeHostnames })
+		hostnames := objects.LocalService(objects.HostnamesMode)
 		invalid := objects.LocalService(func(ls *v1alpha1.LocalService) { ls.Spec.Selector = nil })
 		services := objects.LocalService()
 		go p.run(t.Context())

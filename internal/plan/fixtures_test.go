@@ -16,10 +16,11 @@ import (
 const nodeLabelKey = v1alpha1.DefaultNodeLabelKey
 
 var (
-	localService = objects.LocalService
-	stored       = objects.Stored
-	foreign      = objects.ForeignService
-	specs        = objects.Specs
+	localService  = objects.LocalService
+	hostnamesMode = objects.HostnamesMode
+	stored        = objects.Stored
+	foreign       = objects.ForeignService
+	specs         = objects.Specs
 )
 
 func template(t testing.TB, ls *v1alpha1.LocalService) *Template {

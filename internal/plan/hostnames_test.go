@@ -13,8 +13,6 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
-func hostnamesMode(ls *v1alpha1.LocalService) { ls.Spec.Mode = v1alpha1.ModeHostnames }
-
 func groupedBy(key string) func(*v1alpha1.LocalService) {
 	return func(ls *v1alpha1.LocalService) { ls.Spec.GroupBy = key }
 }

@@ -40,8 +40,7 @@ type slicesFixture struct {
 
 func newSlicesFixture(t *testing.T) *slicesFixture {
 	t.Helper()
-	hostnamesMode := func(ls *v1alpha1.LocalService) { ls.Spec.Mode = v1alpha1.ModeHostnames }
-	f := &slicesFixture{fixture: newFixture(t, 1, hostnamesMode), isThere: true, hasSource: notFound}
+	f := &slicesFixture{fixture: newFixture(t, 1, objects.HostnamesMode), isThere: true, hasSource: notFound}
 	f.slices = &Slices{f.deps}
 	all := map[string]plan.Service{}
 	for _, template := range f.templates {

@@ -34,6 +34,9 @@ func LocalService(edit ...func(*v1alpha1.LocalService)) *v1alpha1.LocalService {
 	return ls
 }
 
+// HostnamesMode gives a LocalService the mode Hostnames.
+func HostnamesMode(ls *v1alpha1.LocalService) { ls.Spec.Mode = v1alpha1.ModeHostnames }
+
 // Stored returns a Service of a template, or one that was stored before, as the API server stores it: with families,
 // allocated addresses and ports, and a status that somebody has written. Templates have the API server's defaults.
 func Stored(service *corev1.Service) *corev1.Service {
