@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -15,15 +14,6 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 )
-
-// answering is an API server that has no resources, and answers at once.
-type answering struct{ requests int }
-
-func (a *answering) RoundTrip(r *http.Request) (*http.Response, error) {
-	a.requests++
-	return &http.Response{StatusCode: http.StatusNotFound, Request: r, Header: http.Header{},
-		Body: io.NopCloser(strings.NewReader(""))}, nil
-}
 
 // TestClientsAreNotThrottled: no client limits its own rate, however many requests it makes.
 func TestClientsAreNotThrottled(t *testing.T) {
@@ -44,7 +34,11 @@ func TestClientsAreNotThrottled(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := &answering{}
+				requests := 0
+				server := roundTripper(func(r *http.Request) (*http.Response, error) {
+					requests++
+					return &http.Response{StatusCode: http.StatusNotFound, Request: r, Body: http.NoBody}, nil
+				})
 				deps, dyn, err := newClients(&rest.Config{Host: "http://example.com", Transport: server}, &Options{})
 				if err != nil {
 					t.Fatal(err)
@@ -53,8 +47,8 @@ func TestClientsAreNotThrottled(t *testing.T) {
 				for range 1000 {
 					get(t.Context(), deps, dyn)
 				}
-				if waited := time.Since(began); waited > 0 || server.requests != 1000 {
-					t.Errorf("%d requests, after %s of waiting", server.requests, waited)
+				if waited := time.Since(began); waited > 0 || requests != 1000 {
+					t.Errorf("%d requests, after %s of waiting", requests, waited)
 				}
 			})
 		})

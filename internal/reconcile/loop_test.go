@@ -18,17 +18,11 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// start runs a loop in a bubble of fake time until the test ends.
-func start(t *testing.T, workers int, f Func) *Loop {
-	loop, _ := startLogged(t, workers, f)
-	return loop
-}
-
-// startLogged runs a loop like start, and also returns a function that returns the log.
-func startLogged(t *testing.T, workers int, f Func) (*Loop, func() string) {
+// start runs a loop in a bubble of fake time until the test ends. It also returns a function that returns the log.
+func start(t *testing.T, workers int, f Func) (loop *Loop, logs func() string) {
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
 	ctx, stop := context.WithCancel(klog.NewContext(t.Context(), logger))
-	loop := New("test", clock.RealClock{}, f)
+	loop = New("test", clock.RealClock{}, f)
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -99,7 +93,7 @@ func TestLoopRetries(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var calls atomic.Int64
-				loop, logs := startLogged(t, 2, func(context.Context, types.NamespacedName) error {
+				loop, logs := start(t, 2, func(context.Context, types.NamespacedName) error {
 					calls.Add(1)
 					return c.err
 				})
@@ -123,7 +117,7 @@ func TestLoopWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		var synced, failures atomic.Int64
-		loop, logs := startLogged(t, 1, func(context.Context, types.NamespacedName) error {
+		loop, logs := start(t, 1, func(context.Context, types.NamespacedName) error {
 			switch {
 			case time.Since(began) < 2*time.Second:
 				return Wait(100 * time.Millisecond)
@@ -181,7 +175,7 @@ func TestLoopForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int64
 		var over atomic.Bool
-		loop := start(t, 1, func(context.Context, types.NamespacedName) error {
+		loop, _ := start(t, 1, func(context.Context, types.NamespacedName) error {
 			calls.Add(1)
 			if over.Swap(false) {
 				return nil
@@ -207,7 +201,7 @@ func TestLoopForgets(t *testing.T) {
 func TestLoopRecovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var good, bad atomic.Int64
-		loop, logs := startLogged(t, 1, func(_ context.Context, key types.NamespacedName) error {
+		loop, logs := start(t, 1, func(_ context.Context, key types.NamespacedName) error {
 			if key.Name == "bad" {
 				bad.Add(1)
 				panic("no such thing")
@@ -257,7 +251,7 @@ func TestLoopStops(t *testing.T) {
 func TestLoopOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running, most, calls atomic.Int64
-		loop := start(t, 4, func(context.Context, types.NamespacedName) error {
+		loop, _ := start(t, 4, func(context.Context, types.NamespacedName) error {
 			most.Store(max(most.Load(), running.Add(1)))
 			defer running.Add(-1)
 			calls.Add(1)
@@ -307,7 +301,7 @@ func TestTenantsLeaveWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := make(chan time.Time, 1)
 		var calls atomic.Int64
-		loop := start(t, 4, func(_ context.Context, key types.NamespacedName) error {
+		loop, _ := start(t, 4, func(_ context.Context, key types.NamespacedName) error {
 			if key.Name == "b-1" {
 				begun <- time.Now()
 				return nil
