@@ -363,49 +363,6 @@ func (c *cluster) admit(change func(*corev1.Service)) {
 	})
 }
 
-// TestContestedFields: a field that admission changes costs each Service one write more, is reported, and is left
-// unchanged for a while. One that it changes only at creation is corrected.
-func TestContestedFields(t *testing.T) {
-	setAffinity := func(s *corev1.Service) { s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP }
-	const nodes = 3
-	for name, test := range map[string]struct {
-		admit   func(*corev1.Service)
-		updates bool // and not only creations
-		// probes are the writes of Services after a while, and ended those after admission has stopped.
-		probes, ended int
-	}{
-		"at creation":               {setAffinity, false, 0, 0},
-		"at creation and at update": {setAffinity, true, nodes, nodes},
-		"the controller reference":  {func(s *corev1.Service) { s.OwnerReferences = nil }, true, nodes, nodes},
-		"the node": {func(s *corev1.Service) { delete(s.Annotations, v1alpha1.NodeAnnotationKey) }, true,
-			nodes, nodes},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inCluster(t, func(t *testing.T, c *cluster) {
-				c.admit(func(s *corev1.Service) {
-					if s.ResourceVersion == "" || test.updates {
-						test.admit(s)
-					}
-				})
-				c.start()
-				c.expectWrites("until it is left", 2*nodes)
-				if got := fmt.Sprint(c.recorded()); (strings.Count(got, "Warning Contested") == 1) != test.updates {
-					t.Errorf("events %s", got)
-				}
-				time.Sleep(time.Minute)
-				c.expectWrites("while it is left unchanged", 0)
-				time.Sleep(time.Minute)
-				c.expectWrites("when it is tried again", test.probes)
-				c.server.Admit(nil)
-				time.Sleep(reconcile.MaxBackoff)
-				c.expectWrites("after admission has stopped", test.ended)
-				c.editSpec(func(ls *v1alpha1.LocalService) { ls.Spec.PublishNotReadyAddresses = true })
-				c.expectWrites("when the spec has changed", nodes)
-			}, withNodes(nodes, testLocalService())...)
-		})
-	}
-}
-
 // TestContestedParts: where admission changes a part of a field, few Services are written every two minutes, however
 // many there are. When the spec changes, all get the rest of that field, and not only the first ones.
 func TestContestedParts(t *testing.T) {
