@@ -539,37 +539,6 @@ func TestTerminatingNamespace(t *testing.T) {
 	}, testNode("a", "disk=ssd"), testNode("b"), testLocalService(onSSD))
 }
 
-// TestProgressEndsBackoff: an API server that is sometimes busy during a long fan-out is not reported, and does not
-// make it wait for minutes when it is busy altogether for a moment.
-func TestProgressEndsBackoff(t *testing.T) {
-	const nodes = 150
-	inCluster(t, func(t *testing.T, c *cluster) {
-		c.options.WriteConcurrency = 1
-		began := time.Now()
-		var requests atomic.Int64
-		c.answer("create", "services", func(string) error {
-			time.Sleep(100 * time.Millisecond)
-			sometimes, always, over := requests.Add(1)%20 == 0, time.Since(began) > 10*time.Second,
-				time.Since(began) > 13*time.Second
-			if (sometimes || always) && !over {
-				return apierrors.NewServiceUnavailable("busy")
-			}
-			return nil
-		})
-		c.start()
-		time.Sleep(5 * time.Second)
-		if events := fmt.Sprint(c.recorded()); strings.Contains(events, "Warning") || requests.Load() < 40 {
-			t.Errorf("after %d requests:\n%s", requests.Load(), events)
-		}
-		for len(c.services()) < nodes && time.Since(began) < 5*time.Minute {
-			time.Sleep(time.Second)
-		}
-		if took := time.Since(began); took > time.Minute {
-			t.Errorf("%d of %d Services are in place after %s", len(c.services()), nodes, took)
-		}
-	}, withNodes(nodes, testLocalService())...)
-}
-
 // TestProgress: a sync writes for five seconds, and then the status reports the progress of a long fan-out. The first
 // part and the last have an event, and so has the part in which the first Service is refused.
 func TestProgress(t *testing.T) {

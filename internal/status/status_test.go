@@ -32,11 +32,6 @@ func TestStatus(t *testing.T) {
 		}
 		return out
 	}
-	fresh := func(sources int, actions ...plan.Action) plan.Copies {
-		out := copies(sources, actions...)
-		out.IsNew = true
-		return out
-	}
 	names := func(copies plan.Copies) found {
 		return found{Nodes: 3, InPlace: 2, Ready: 3, IsHostnames: true, Copies: copies}
 	}
@@ -114,18 +109,10 @@ func TestStatus(t *testing.T) {
 		"nothing to copy, because the name is taken": {
 			found{Nodes: 3, IsHostnames: true, Changes: byAction(conflicts("demo")...)}, outcome{},
 			"False NameTaken", "False NameTaken", "NameTaken", "demo"},
-		"to copy": {names(fresh(2, plan.Create)), outcome{}, "False WritingServices", "True WritingServices", "",
-			"being written"},
 		"to copy, as there are more pods": {names(copies(2, plan.Create)), outcome{}, "True HostnamesInPlace",
 			"False HostnamesInPlace", "", "every name"},
-		"to update most copies for a new spec": {names(fresh(3, plan.Update, plan.Update)), outcome{},
+		"to copy": {names(plan.Copies{Sources: 2, IsNew: true, Changes: copies(2, plan.Create).Changes}), outcome{},
 			"False WritingServices", "True WritingServices", "", "being written"},
-		"to update few copies for a new spec, most likely because of pods": {
-			names(fresh(2, plan.Update)), outcome{}, "True HostnamesInPlace", "False HostnamesInPlace", "", "every"},
-		"to update, or delete, a copy": {names(copies(2, plan.Update, plan.Delete)), outcome{},
-			"True HostnamesInPlace", "False HostnamesInPlace", "", "every name"},
-		"a copy is refused": {names(copies(2, plan.Create)), outcome{Refused: []error{no}}, "False WriteFailed",
-			"True WriteFailed", "", "no"},
 		"names wait": {names(copies(2, plan.Wait, plan.Wait)), outcome{}, "False WaitingForDeletion",
 			"True WritingServices", "", "2 EndpointSlices"},
 		"names wait, and some are refused": {names(copies(2, plan.Wait)), outcome{Refused: []error{no}},
