@@ -54,9 +54,7 @@ func TestAdoption(t *testing.T) {
 	}{
 		"as it was left":                      {func(*corev1.Service) {}, Adopt},
 		"with another port":                   {func(s *corev1.Service) { s.Spec.Ports[0].Port = 1 }, Adopt},
-		"with another selector":               {func(s *corev1.Service) { s.Spec.Selector["app"] = "x" }, Adopt},
 		"without annotations":                 {func(s *corev1.Service) { s.Annotations = nil }, Adopt},
-		"without the node label":              {func(s *corev1.Service) { delete(s.Labels, nodeLabelKey) }, Adopt},
 		"with an owner that does not control": {func(s *corev1.Service) { s.OwnerReferences = owner(false) }, Adopt},
 		"with an address, and headless now": {func(s *corev1.Service) {
 			s.Spec.ClusterIP, s.Spec.ClusterIPs = "10.96.0.1", []string{"10.96.0.1"}

@@ -151,70 +151,47 @@ func TestGivenUpOfWhatMayPass(t *testing.T) {
 	}
 }
 
-// TestGivenUpOfMost: a few other answers among the refusals do not make the API server refuse all the rest, too.
-func TestGivenUpOfMost(t *testing.T) {
+// TestHopeless: if a turn has nothing accepted, and most of what it tried was refused, the rest waits. A few other answers
+// make no difference, nor does it that the time of the turn is over before ten refusals. If only one write of a kind fits
+// into it, its refusal says nothing about the others.
+func TestHopeless(t *testing.T) {
 	for name, c := range map[string]struct {
-		others int  // of ten
-		waits  bool // all do
-	}{"few others": {4, true}, "half": {5, false}} {
+		each              time.Duration // of a request
+		others, deletions int           // other answers than refusals, and what else there is to do
+		requests          int
+		more              bool
+		later             int // requests a moment later
+	}{
+		"few other answers":         {others: 4, requests: maxFailures},
+		"as many other answers":     {others: 5, requests: maxFailures, later: maxFailures},
+		"slow refusals":             {each: time.Second, requests: 5},
+		"one, at the end of a turn": {each: maxTurn - time.Second, deletions: 1, requests: 2, more: true, later: 2},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t, 1)
 				var tried atomic.Int64
-				f.answer = func(string, *corev1.Service) error {
-					if tried.Add(1) <= int64(c.others) {
+				f.answer = func(request string, _ *corev1.Service) error {
+					time.Sleep(c.each)
+					switch {
+					case strings.HasPrefix(request, "delete"):
+						return nil
+					case tried.Add(1) <= int64(c.others):
 						return conflict
 					}
 					return forbidden
 				}
-				creations := f.changes(plan.Create, nodeNames("n", 25)...)
-				out, _ := f.write(creations)
-				if len(out.Stale) != c.others || len(out.Refused) != maxFailures-c.others || out.More {
-					t.Errorf("at first: %+v", out)
+				changes := slices.Concat(f.changes(plan.Delete, nodeNames("gone", c.deletions)...),
+					f.changes(plan.Create, nodeNames("n", 25)...))
+				out, requests := f.write(changes)
+				if refused := c.requests - c.others - c.deletions; len(requests) != c.requests || out.More != c.more ||
+					len(out.Stale) != c.others || len(out.Refused) != refused || (out.RetryAfter == 0) {
+					t.Errorf("%v: %+v", requests, out)
 				}
-				want := 0
-				if !c.waits {
-					want = maxFailures
-				}
-				if _, requests := f.write(creations); len(requests) != want {
-					t.Errorf("a moment later: %d requests, want %d: %v", len(requests), want, requests)
+				if _, requests := f.write(changes); len(requests) != c.later {
+					t.Errorf("a moment later: %v, want %d", requests, c.later)
 				}
 			})
 		})
 	}
-}
-
-// TestSlowRefusals: if refusals are so slow that the time of the sync is over before ten of them, the rest waits in the
-// same way, and is not retried at once.
-func TestSlowRefusals(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, 1)
-		f.answer = func(string, *corev1.Service) error {
-			time.Sleep(time.Second)
-			return forbidden
-		}
-		out, requests := f.write(f.changes(plan.Create, nodeNames("n", 25)...))
-		if len(requests) != 5 || out.More || len(out.Refused) != 5 || out.RetryAfter == 0 {
-			t.Errorf("%v: %+v", requests, out)
-		}
-	})
-}
-
-// TestRefusedAtTheEnd: if only one write of a kind fits into the time of the sync, its refusal says nothing about the
-// others: they are tried in the next turn.
-func TestRefusedAtTheEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, 1)
-		f.answer = func(request string, _ *corev1.Service) error {
-			time.Sleep(maxTurn - time.Second)
-			if strings.HasPrefix(request, "create") {
-				return forbidden
-			}
-			return nil
-		}
-		out, requests := f.write(f.changes(plan.Delete, "gone"), f.changes(plan.Create, nodeNames("n", 25)...))
-		if len(requests) != 2 || !out.More || len(out.Refused) != 1 {
-			t.Errorf("%v: %+v", requests, out)
-		}
-	})
 }

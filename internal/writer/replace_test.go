@@ -128,25 +128,6 @@ func TestReplaceComesLast(t *testing.T) {
 	}
 }
 
-// TestReplaceAfterRefusals: while a refused creation waits, nothing is replaced. Afterwards it is.
-func TestReplaceAfterRefusals(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, 1)
-		f.refusing(forbidden, "create demo-new")
-		changes := slices.Concat(f.changes(plan.Replace, "a"), f.changes(plan.Create, "new"))
-		f.write(changes)
-		out, requests := f.write(changes)
-		if len(requests) > 0 || out.RetryAfter != 10*time.Second || len(out.Refused) != 1 {
-			t.Errorf("while the creation waits: %v, %+v", requests, out)
-		}
-		f.refusing(nil)
-		time.Sleep(10 * time.Second)
-		if out, requests = f.write(changes); len(requests) != 4 || !out.IsComplete() {
-			t.Errorf("later: %v, %+v", requests, out)
-		}
-	})
-}
-
 // TestContestedReplacementIsRemembered: a replacement that is not tried while something else is refused is contested
 // all the same.
 func TestContestedReplacementIsRemembered(t *testing.T) {
