@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -413,43 +412,6 @@ func (c *cluster) setQuota(services int) {
 			"count/services": *resource.NewQuantity(int64(services), resource.DecimalSI)}}}
 	_ = c.server.Delete(userName, quota, metav1.DeleteOptions{}) // There may be none.
 	c.create(quota)
-}
-
-// TestRefusalsDoNotSpin: if a quota has room for only some Services, few writes are tried, however much happens to them
-// meanwhile, and the refusal is reported once.
-func TestRefusalsDoNotSpin(t *testing.T) {
-	const quota, nodes = 5, 40
-	inCluster(t, func(t *testing.T, c *cluster) {
-		c.options.WriteConcurrency = 1
-		c.setQuota(quota)
-		refused := 0
-		c.server.ObserveRefusals(func(simulation.Refused) { refused++ })
-		c.start()
-		var touched string
-		for touched = range c.services() {
-			c.create(testSlice(touched))
-			break
-		}
-		for i := range 228 { // the rest of the minute, after 3 s to settle
-			time.Sleep(250 * time.Millisecond)
-			edit(c, touched, func(s *corev1.Service) { s.Annotations["beat"] = fmt.Sprint(i) })
-			c.setReady(touched, i%2 == 0)
-		}
-		synctest.Wait()
-		requests := len(slices.DeleteFunc(c.requests(), func(r string) bool { return strings.HasPrefix(r, "list ") }))
-		t.Logf("%d requests in the first minute, %d refused", requests, refused)
-		warnings := strings.Count(fmt.Sprint(c.recorded()), "Warning WriteFailed")
-		// The others create Services, report the ready nodes, once a second, and read the LocalService before each ten
-		// refusals.
-		if requests > quota+refused+60+8 || refused < 6 || refused > 60 || warnings != 1 {
-			t.Errorf("%d requests, %d refused, and %d warnings", requests, refused, warnings)
-		}
-		c.setQuota(nodes)
-		time.Sleep(4 * time.Minute)
-		if got := len(c.services()); got != nodes {
-			t.Errorf("%d Services after the quota was raised", got)
-		}
-	}, withNodes(nodes, testLocalService())...)
 }
 
 // TestQuotaRaised: each Service that a quota has room for is in an event, however little room there is at a time.
