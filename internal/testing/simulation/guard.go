@@ -78,9 +78,9 @@ func newGuard(server *APIServer, story *story) *guard {
 		traces: map[types.NamespacedName]trace{}, failed: map[string]time.Time{}, seen: map[string]bool{},
 		edited: map[types.NamespacedName]time.Time{}, owners: map[types.UID]string{}, gone: map[types.UID]time.Time{}}
 	server.Observe(g.look)
-	server.ObserveRefusals(g.refused)
-	server.ObserveRequests(g.requested)
-	server.ObserveAnswers(g.answered)
+	server.refusals = append(server.refusals, g.refused)
+	server.requests = append(server.requests, g.requested)
+	server.answers = append(server.answers, g.answered)
 	return g
 }
 

@@ -49,6 +49,9 @@ type APIServer struct {
 	outage    outage
 	endpoints []*Endpoint
 
+	// Observers are called after each write that has taken place, after each that was refused, before each request of a
+	// replica that is carried out, and after each but a watch that was answered or given up. They may call list, but no
+	// method of the API server. Requests that fail because of a fault are not carried out.
 	observers []func(Write)
 	refusals  []func(Refused)
 	requests  []func(by string, r *request)
@@ -131,25 +134,8 @@ func usualLag(resource string) time.Duration {
 // isReplica reports whether a writer is a replica of the controllers, according to its name.
 func isReplica(by string) bool { return strings.HasPrefix(by, "replica") }
 
-// Observe calls observer after each write that has taken place. It may call list, but no method of the API server.
+// Observe calls observer after each write that has taken place.
 func (s *APIServer) Observe(observer func(Write)) { s.observers = append(s.observers, observer) }
-
-// ObserveRefusals calls observer after each write that was refused, as Observe does.
-func (s *APIServer) ObserveRefusals(observer func(Refused)) {
-	s.refusals = append(s.refusals, observer)
-}
-
-// ObserveRequests calls observer before each request of a replica that is carried out, as Observe does. Those that fail
-// because of a fault are not.
-func (s *APIServer) ObserveRequests(observer func(by string, r *request)) {
-	s.requests = append(s.requests, observer)
-}
-
-// ObserveAnswers calls observer after each request of a replica but a watch, whether it was answered or given up, as
-// Observe does.
-func (s *APIServer) ObserveAnswers(observer func(by string, a answered)) {
-	s.answers = append(s.answers, observer)
-}
 
 // Get returns a copy of an object, nil if there is none.
 func Get[T Object](s *APIServer, namespace, name string) (object T) {

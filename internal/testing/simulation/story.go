@@ -22,7 +22,7 @@ func newStory(server *APIServer) *story {
 			s.add("  %s: %s", w.By, &w)
 		}
 	})
-	server.ObserveRefusals(func(r Refused) {
+	server.refusals = append(server.refusals, func(r Refused) {
 		if r.Resource != "leases" && r.Resource != "events" && !r.DryRun {
 			s.add("  %s: %s %s %s is refused: %v", r.By, r.Verb, r.Resource, r.Key, r.Err)
 		}
