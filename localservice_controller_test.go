@@ -353,21 +353,16 @@ func (c *cluster) expectWrites(when string, want int) {
 	}
 }
 
-// admit makes admission change the Services that controllers write.
-func (c *cluster) admit(change func(*corev1.Service)) {
-	c.server.Admit(func(object simulation.Object) {
-		if service, ok := object.(*corev1.Service); ok {
-			change(service)
-		}
-	})
-}
-
 // TestContestedParts: where admission changes a part of a field, few Services are written every two minutes, however
 // many there are. When the spec changes, all get the rest of that field, and not only the first ones.
 func TestContestedParts(t *testing.T) {
 	const nodes, tried = 20, 10 // One more would be in vain.
 	inCluster(t, func(t *testing.T, c *cluster) {
-		c.admit(func(s *corev1.Service) { s.Spec.Ports[0].AppProtocol = new("example.com/theirs") })
+		c.server.Admit(func(object simulation.Object) {
+			if service, ok := object.(*corev1.Service); ok {
+				service.Spec.Ports[0].AppProtocol = new("example.com/theirs")
+			}
+		})
 		c.start()
 		c.expectWrites("until it is left", nodes+tried)
 		for range 5 {
@@ -405,23 +400,20 @@ func TestAnswersThatDiffer(t *testing.T) {
 	}, withNodes(30, testLocalService())...)
 }
 
-// setQuota limits the number of Services.
-func (c *cluster) setQuota(services int) {
-	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "quota"},
-		Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{
-			"count/services": *resource.NewQuantity(int64(services), resource.DecimalSI)}}}
-	_ = c.server.Delete(userName, quota, metav1.DeleteOptions{}) // There may be none.
-	c.create(quota)
-}
-
 // TestQuotaRaised: each Service that a quota has room for is in an event, however little room there is at a time.
 func TestQuotaRaised(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
-		c.setQuota(0)
+		c.create(&corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "quota"}})
+		limit := func(services int64) {
+			edit(c, "quota", func(quota *corev1.ResourceQuota) {
+				quota.Spec.Hard = corev1.ResourceList{"count/services": *resource.NewQuantity(services, resource.DecimalSI)}
+			})
+		}
+		limit(0)
 		c.start()
 		reported := 0
 		for _, quota := range []int{0, 30, 31, 32, 52} {
-			c.setQuota(quota)
+			limit(int64(quota))
 			time.Sleep(5 * time.Minute)
 			for _, event := range c.recorded() {
 				if _, made, isMade := strings.Cut(event, "created "); isMade {
