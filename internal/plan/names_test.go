@@ -52,23 +52,18 @@ func TestDeletesAfter(t *testing.T) {
 	for name, c := range map[string]struct {
 		age    time.Duration // of the Source
 		slices []apiSlice
-		edit   func(*Names)
 		want   time.Duration
 	}{
-		"settled":      {sourceSettles, []apiSlice{one, copyOf(one), copyOf(gone)}, nil, 0},
-		"nothing else": {sourceSettles, []apiSlice{one, copyOf(one)}, nil, 0},
-		"a new Source": {time.Second, []apiSlice{one, copyOf(one), copyOf(gone)}, nil,
-			sourceSettles - time.Second},
-		"a clock that is slow":  {-time.Hour, []apiSlice{one, copyOf(one), copyOf(gone)}, nil, sourceSettles},
-		"not published":         {time.Hour, []apiSlice{copyOf(gone)}, nil, CopyStays},
-		"a copy is missing":     {time.Hour, []apiSlice{one, copyOf(one), two, copyOf(gone)}, nil, CopyStays},
-		"a copy is out of date": {time.Hour, []apiSlice{one, renamed, copyOf(gone)}, nil, CopyStays},
+		"settled":               {sourceSettles, []apiSlice{one, copyOf(one), copyOf(gone)}, 0},
+		"nothing else":          {sourceSettles, []apiSlice{one, copyOf(one)}, 0},
+		"a new Source":          {time.Second, []apiSlice{one, copyOf(one), copyOf(gone)}, sourceSettles - time.Second},
+		"a clock that is slow":  {-time.Hour, []apiSlice{one, copyOf(one), copyOf(gone)}, sourceSettles},
+		"not published":         {time.Hour, []apiSlice{copyOf(gone)}, CopyStays},
+		"a copy is missing":     {time.Hour, []apiSlice{one, copyOf(one), two, copyOf(gone)}, CopyStays},
+		"a copy is out of date": {time.Hour, []apiSlice{one, renamed, copyOf(gone)}, CopyStays},
 	} {
 		t.Run(name, func(t *testing.T) {
 			names := newNames(t, c.slices...)
-			if c.edit != nil {
-				c.edit(names)
-			}
 			if got := names.DeletesAfter(sourceCreated.Add(c.age)); got != c.want {
 				t.Errorf("%s, want %s", got, c.want)
 			}

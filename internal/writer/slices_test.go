@@ -112,7 +112,7 @@ func TestWriteSlice(t *testing.T) {
 		action  plan.Action
 		edit    func(*slicesFixture)
 		want    []string
-		outcome string // "", refused, stale or failed
+		outcome string // "", refused, stale, failed or, for a refusal that is not reported, terminating
 	}{
 		"created":                {plan.Create, nil, []string{"create"}, ""},
 		"updated":                {plan.Update, nil, []string{update}, ""},
@@ -125,6 +125,7 @@ func TestWriteSlice(t *testing.T) {
 		"the source is there":    {plan.Delete, func(f *slicesFixture) { f.hasSource = nil }, nil, "stale"},
 		"is the source gone?":    {plan.Delete, func(f *slicesFixture) { f.hasSource = no }, nil, "failed"},
 		"creation refused":       {plan.Create, answer("create", forbidden), []string{"create"}, "refused"},
+		"creation in vain":       {plan.Create, answer("create", terminatingError()), []string{"create"}, "terminating"},
 		"creation not answered":  {plan.Create, answer("create", no), []string{"create"}, "failed"},
 		"gone meanwhile":         {plan.Update, answer("update", notFound), []string{update}, "stale"},
 		"changed, to delete":     {plan.Delete, answer("delete", conflict), []string{"delete"}, "stale"},
@@ -157,11 +158,11 @@ func TestWriteSlice(t *testing.T) {
 	}
 }
 
-// checkWrite checks the requests that a change takes, and its outcome: "", refused, stale or failed.
+// checkWrite checks the requests that a change takes, and its outcome.
 func (f *slicesFixture) checkWrite(action plan.Action, want []string, wantOutcome string) {
 	f.t.Helper()
 	change := f.changes[action]
-	_, report, err := f.slices.Write(f.t.Context(), f.ls, &change, f.names)
+	again, report, err := f.slices.Write(f.t.Context(), f.ls, &change, f.names)
 	refused := f.slices.refusedCopies(f.ls, []plan.CopyChange{change})
 	outcome := ""
 	switch {
@@ -171,6 +172,8 @@ func (f *slicesFixture) checkWrite(action plan.Action, want []string, wantOutcom
 		outcome = "stale"
 	case err != nil:
 		outcome = "failed"
+	case again > 0:
+		outcome = "terminating"
 	}
 	if requests := f.took(); !slices.Equal(requests, want) || outcome != wantOutcome ||
 		report != (outcome == "refused") || outcome == "refused" && err != nil {
@@ -220,15 +223,4 @@ func TestRefusedSlice(t *testing.T) {
 		expect("accepted", 0, true, 1, 0)
 		expect("and again", 0, false, 1, 0)
 	})
-}
-
-// TestTerminatingSlice: refusals in a namespace that is being deleted are not reported.
-func TestTerminatingSlice(t *testing.T) {
-	f := newSlicesFixture(t)
-	answer("create", terminatingError())(f)
-	change := f.changes[plan.Create]
-	again, report, err := f.slices.Write(t.Context(), f.ls, &change, f.names)
-	if again < time.Minute || report || err != nil || len(f.slices.refusedCopies(f.ls, []plan.CopyChange{change})) > 0 {
-		t.Errorf("again after %s, report %t, %v", again, report, err)
-	}
 }
