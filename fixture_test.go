@@ -464,8 +464,6 @@ var testLocalService = objects.LocalService
 
 func onSSD(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = map[string]string{"disk": "ssd"} }
 
-func onTypo(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = map[string]string{"disk": "sdd"} }
-
 func testNode(name string, labels ...string) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name),
 		ResourceVersion: "1", Labels: map[string]string{}}}

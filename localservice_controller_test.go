@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -724,42 +725,4 @@ func TestConflictsAreReported(t *testing.T) {
 		time.Sleep(time.Minute)
 		c.wantReady("False WritingServices 0/2, 1 Services")
 	}, testLocalService(), testNode("a"))
-}
-
-// TestUnselected: a nodeSelector that matches no node, by a mistake in it or in the labels of nodes, deletes no Service
-// of a node that exists. When it matches again, everything continues as usual.
-func TestUnselected(t *testing.T) {
-	const kept = "update localservices/status demo 0/0 not Ready: NoNodesSelected"
-	inCluster(t, func(t *testing.T, c *cluster) {
-		stop := c.start()
-		c.writes()
-		c.recorded()
-		c.editSpec(func(ls *v1alpha1.LocalService) {
-			onTypo(ls)
-			ls.Spec.Ports[0].Port = 81 // The Services stay unchanged.
-		})
-		expect(t, "writes after a mistake", []string{kept}, c.writes())
-		expect(t, "events", []string{`Warning NoNodesSelected no node matches spec.nodeSelector "disk=sdd", so the ` +
-			"Services of nodes that exist are kept, and their names still work (2). Correct that or the " +
-			"labels of the nodes"}, c.recorded())
-		stop()
-		c.start()
-		expect(t, "writes of the next instance", nil, c.writes())
-		c.remove(testNode("b"))
-		settle()
-		if writes := c.writes(); len(c.services()) != 1 || len(writes) != 2 || writes[0] != "delete services demo-b" {
-			t.Errorf("writes after a node was deleted: %v", writes)
-		}
-		c.editSpec(onSSD)
-		if s := c.services(); len(s) != 1 || s["demo-a"].Spec.Ports[0].Port != 81 {
-			t.Errorf("%d Services after the correction", len(s))
-		}
-		c.writes()
-		c.label("a")
-		settle()
-		c.label("a", "disk=ssd")
-		settle()
-		expect(t, "writes after the node has lost its label and regained it",
-			[]string{kept, "update localservices/status demo 1/1 Ready"}, c.writes())
-	}, testNode("a", "disk=ssd"), testNode("b", "disk=ssd"), testLocalService(onSSD))
 }

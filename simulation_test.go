@@ -136,7 +136,8 @@ func quiet(t *testing.T) {
 	t.Cleanup(klog.ClearLogger)
 }
 
-// TestKeptHistories plays the histories in internal/testing/simulation/testdata: each has found a defect.
+// TestKeptHistories plays the histories in internal/testing/simulation/testdata: each has found a defect, or shows what
+// the documents promise.
 func TestKeptHistories(t *testing.T) {
 	quiet(t)
 	files, err := filepath.Glob("internal/testing/simulation/testdata/histories/*.txt")
