@@ -87,6 +87,13 @@ func (p *plugin) create(ctx context.Context, name string, flags *createFlags) er
 	if done == "" {
 		return errors.New("--dry-run must be none, client or server")
 	}
+	if err := flags.output.Complete(done); err != nil {
+		return err
+	}
+	printer, err := flags.output.ToPrinter()
+	if err != nil {
+		return err
+	}
 	if flags.dryRun == "server" {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
@@ -106,13 +113,6 @@ func (p *plugin) create(ctx context.Context, name string, flags *createFlags) er
 		if err != nil {
 			return known(err)
 		}
-	}
-	if err := flags.output.Complete(done); err != nil {
-		return err
-	}
-	printer, err := flags.output.ToPrinter()
-	if err != nil {
-		return err
 	}
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(ls)
 	if err != nil {

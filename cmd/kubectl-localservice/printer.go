@@ -221,12 +221,12 @@ type problem struct{ cause, act string }
 // reasonColumn returns the texts of the column REASON, by row, and the lines below the table, one for each cause of
 // which there is more to say: all of it if it does not fit into the column, and what to do.
 func reasonColumn(rows []row, room int) (texts, below []string) {
-	of, isCut := map[problem][]row{}, map[problem]bool{}
+	of, whole := map[problem][]row{}, map[problem]string{} // whole has the first text that is cut
 	var order []problem
 	for _, r := range rows {
 		p, text := problem{r.WithDNS(r.Cause), r.Act}, r.WithDNS(r.CauseAbout())
-		isCut[p] = isCut[p] || len(text) > room
 		if len(text) > room {
+			whole[p] = cmp.Or(whole[p], text)
 			text = words.Cut(text, room-len("…"))
 		}
 		texts = append(texts, text)
@@ -237,11 +237,8 @@ func reasonColumn(rows []row, room int) (texts, below []string) {
 	}
 	for _, p := range order {
 		var parts []string
-		switch {
-		case isCut[p] && len(of[p]) == 1:
-			parts = append(parts, of[p][0].WithDNS(of[p][0].CauseAbout()))
-		case len(p.cause) > room: // Otherwise the rows show all but some of the pods.
-			parts = append(parts, p.cause)
+		if whole[p] != "" {
+			parts = append(parts, whole[p])
 		}
 		if p.act != "" {
 			parts = append(parts, p.act)

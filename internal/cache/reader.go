@@ -115,11 +115,10 @@ func isTransient(err error) bool {
 		return true // The API server has not answered.
 	}
 	switch status.Status().Code {
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusTooManyRequests,
-		http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable:
-		return true
+	case http.StatusGone, http.StatusGatewayTimeout, http.StatusBadRequest, http.StatusUnprocessableEntity:
+		return false
 	}
-	return false
+	return true
 }
 
 // isRestart reports whether an error ends a watch that the reflector begins anew.

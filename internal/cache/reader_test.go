@@ -76,6 +76,7 @@ func TestReadsPersist(t *testing.T) {
 		"it starts":               {answered(http.StatusServiceUnavailable), time.Minute, true},
 		"it has too much to do":   {answered(http.StatusTooManyRequests), time.Minute, true},
 		"its database fails":      {answered(http.StatusInternalServerError), time.Minute, true},
+		"it answers anything":     {answered(http.StatusConflict), time.Minute, true},
 		"the version is too old":  {expired, time.Minute, false},
 		"the version is too new":  {answered(http.StatusGatewayTimeout), time.Minute, false},
 		"it cannot stream lists":  {answered(http.StatusUnprocessableEntity), time.Minute, false},

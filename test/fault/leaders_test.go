@@ -20,8 +20,7 @@ func TestPausedLeader(t *testing.T) {
 	for round := range rounds(1, 6) {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
 			w := newWorld(t, shared, 12)
-			flags := []string{"-leader-elect", "-leader-election-id=fault-" + w.Namespace,
-				"-leader-election-namespace=" + framework.ControllerNamespace,
+			flags := []string{"-leader-elect", "-leader-election-namespace=" + framework.ControllerNamespace,
 				"-leader-election-lease-duration=" + leaseDuration.String()}
 			leads := func(c *framework.Controller) {
 				_, err := c.WaitLog(t.Context(), "Leading")

@@ -147,7 +147,7 @@ func (c *Cluster) waitGranted(ctx context.Context, namespace, name string, p Per
 			review.Spec.User = user(namespace, name)
 			resource, subresource, _ := strings.Cut(permission.Resource, "/")
 			review.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: permission.Verb,
-				Group: permission.Group, Resource: resource, Subresource: subresource}
+				Group: permission.Group, Resource: resource, Subresource: subresource, Name: permission.Name}
 			if permission.Own {
 				review.Spec.ResourceAttributes.Namespace = namespace
 			}

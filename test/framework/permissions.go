@@ -79,8 +79,9 @@ func ShippedPermissions(files ...string) (p Permissions, err error) {
 type Permission struct {
 	// Resource may have a subresource: pods/exec.
 	Verb, Group, Resource string
-	// Own limits it to the account's namespace.
-	Own bool
+	// Name limits it to one object, "" for all, and Own to the account's namespace.
+	Name string
+	Own  bool
 }
 
 func (p Permission) String() string {
@@ -104,7 +105,8 @@ func each(rules []rbacv1.PolicyRule, own bool) (all []Permission) {
 		for _, group := range rule.APIGroups {
 			for _, resource := range rule.Resources {
 				for _, verb := range rule.Verbs {
-					all = append(all, Permission{verb, group, resource, own})
+					name := strings.Join(rule.ResourceNames, ",") // There is at most one.
+					all = append(all, Permission{verb, group, resource, name, own})
 				}
 			}
 		}
@@ -118,6 +120,9 @@ func (p Permissions) Without(taken Permission) Permissions {
 	for _, permission := range p.All() {
 		rule := rbacv1.PolicyRule{Verbs: []string{permission.Verb}, APIGroups: []string{permission.Group},
 			Resources: []string{permission.Resource}}
+		if permission.Name != "" {
+			rule.ResourceNames = []string{permission.Name}
+		}
 		switch {
 		case permission == taken:
 		case permission.Own:

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -118,6 +119,14 @@ func (s *scene) testRefusedByRoles(thief kubernetes.Interface) {
 	all["delete the guard"] = func(with kubernetes.Interface) error {
 		return with.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(s.Ctx(),
 			"local-service-controller-guard-services", metav1.DeleteOptions{DryRun: dryRun})
+	}
+	lease, err := s.Kube.CoordinationV1().Leases(framework.ControllerNamespace).Create(s.Ctx(),
+		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "somebody"}}, metav1.CreateOptions{})
+	s.Must(err)
+	all["take somebody's Lease"] = func(with kubernetes.Interface) error {
+		_, err := with.CoordinationV1().Leases(framework.ControllerNamespace).Update(s.Ctx(), lease,
+			metav1.UpdateOptions{DryRun: dryRun})
+		return err
 	}
 	for what, try := range all {
 		if err := try(thief); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "cannot") {

@@ -25,7 +25,7 @@ func (s *scene) newCandidate(name string, args ...string) *candidate {
 	s.T.Helper()
 	args = append([]string{
 		"-kubeconfig=" + s.NewAccount(s.T, s.Namespace, name, allShipped(s.T)),
-		"-leader-elect", "-leader-election-namespace=" + s.Namespace, "-leader-election-id=lease",
+		"-leader-elect", "-leader-election-namespace=" + s.Namespace,
 	}, args...)
 	c := &candidate{s.LaunchController(s.T, args...), "system:serviceaccount:" + s.Namespace + ":" + name}
 	s.Must(c.WaitReady(s.Ctx()))
@@ -48,7 +48,7 @@ func (s *scene) by(c *candidate) framework.Requests {
 // lease returns the current Lease.
 func (s *scene) lease() *coordinationv1.LeaseSpec {
 	s.T.Helper()
-	lease, err := s.Kube.CoordinationV1().Leases(s.Namespace).Get(s.Ctx(), "lease", metav1.GetOptions{})
+	lease, err := s.Kube.CoordinationV1().Leases(s.Namespace).Get(s.Ctx(), framework.ControllerAccount, metav1.GetOptions{})
 	s.Must(err)
 	return &lease.Spec
 }

@@ -169,7 +169,8 @@ func Trim(object any) (any, error) {
 	switch o := object.(type) {
 	case *corev1.Pod:
 		for i, c := range o.Spec.Containers {
-			o.Spec.Containers[i] = corev1.Container{Ports: c.Ports, Command: c.Command, Args: c.Args, Env: c.Env}
+			o.Spec.Containers[i] = corev1.Container{Name: c.Name, Ports: c.Ports, Command: c.Command, Args: c.Args,
+				Env: c.Env, LivenessProbe: c.LivenessProbe}
 		}
 		o.Annotations, o.Spec = nil, corev1.PodSpec{NodeName: o.Spec.NodeName, Tolerations: o.Spec.Tolerations,
 			Containers: o.Spec.Containers}

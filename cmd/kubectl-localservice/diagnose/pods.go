@@ -109,6 +109,9 @@ func whyNotReady(p *corev1.Pod, f *facts) (word, cause, note string) {
 	}
 	for i := range containers {
 		if word, cause, note = whyNotRunning(&containers[i], i < inits, f.Now); word != "" {
+			if mayBeStopped(p, cause, containers[i].Name) {
+				cause += ", by itself or as its liveness probe fails: the pod's events say which"
+			}
 			return word, in(i) + elide(cause, p), note
 		}
 	}
@@ -151,10 +154,20 @@ func whyNotRunning(c *corev1.ContainerStatus, isInit bool, now time.Time) (word,
 	case crash.Message != "" && crash.StartedAt.Unix() <= 0: // It never ran: no such program, say.
 		cause = own(crash.Message)
 	default:
-		cause = strings.TrimSuffix(fmt.Sprintf("exit code %d: %s", crash.ExitCode, own(crash.Message)), ": ")
+		cause = strings.TrimSuffix(exited(crash.ExitCode)+": "+own(crash.Message), ": ")
 	}
 	return word, cause, restarts(c)
 }
+
+// mayBeStopped reports whether a container may have ended since its liveness probe failed. Its status does not say so.
+func mayBeStopped(p *corev1.Pod, cause, container string) bool {
+	isStop := slices.Contains([]string{exited(0), exited(128 + 15), exited(128 + 9)}, cause) // SIGTERM, SIGKILL
+	return isStop && slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool {
+		return c.Name == container && c.LivenessProbe != nil
+	})
+}
+
+func exited(code int32) string { return fmt.Sprint("exit code ", code) }
 
 // isLoop reports whether a container that runs again will most likely end once more: it has hardly run, and not for
 // longer than before. After a run of ten minutes, the kubelet forgets the crashes before.
@@ -177,7 +190,7 @@ func sinceItRuns(c *corev1.ContainerStatus, now time.Time) string {
 		parts = append(parts, "has run "+began)
 	}
 	if last := c.LastTerminationState.Terminated; last != nil {
-		parts = append(parts, fmt.Sprintf("before: exit code %d", last.ExitCode))
+		parts = append(parts, "before: "+exited(last.ExitCode))
 	}
 	if c.RestartCount > 0 {
 		parts = append(parts, restarts(c))

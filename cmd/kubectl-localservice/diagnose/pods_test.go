@@ -65,7 +65,11 @@ func TestWhyNotReady(t *testing.T) {
 		"ended":              {notReady(exit("Error", 1, "", 5)), "CrashLoopBackOff", "exit code 1"},
 		"ended, and says so": {notReady(exit("Error", 1, "no\x1b[31m disk\n", 5)), "CrashLoopBackOff", `exit code 1: no\x1b[31m disk`},
 		"ended well":         {notReady(exit("Completed", 0, "", 5)), "CrashLoopBackOff", "exit code 0"},
-		"no program":         {crashed(waiting("CrashLoopBackOff"), notStarted, 2), "CrashLoopBackOff", `exec: "/no": stat /no: no such file (2 restarts)`},
+		"ended as its probe fails, perhaps": {func(p *corev1.Pod) {
+			notReady(exit("Completed", 0, "", 5))(p)
+			p.Spec.Containers = []corev1.Container{{Name: "app", LivenessProbe: &corev1.Probe{}}}
+		}, "CrashLoopBackOff", "exit code 0, by itself or as its liveness probe fails: the pod's events say which"},
+		"no program": {crashed(waiting("CrashLoopBackOff"), notStarted, 2), "CrashLoopBackOff", `exec: "/no": stat /no: no such file (2 restarts)`},
 		"waits to run again": {crashed(waiting("CrashLoopBackOff"), exit("Error", 1, "", 5), 1), "CrashLoopBackOff",
 			"exit code 1 (1 restart)"},
 		"runs again": {crashed(runs(3), exit("Error", 1, "", 5), 5), "CrashLoopBackOff", "exit code 1 (5 restarts)"},
