@@ -10,22 +10,19 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// benchLease is the name of a Lease that no controller gets.
-const benchLease = "bench"
-
 // besideStandby calls use while a controller stands by. It watches what a leader watches, and the API server sends it
 // the same events, but it writes nothing. So bare clients share the processors with the same watches as the controller.
 func (s *scene) besideStandby(ctx context.Context, use func()) {
 	seconds, now := int32(24*time.Hour/time.Second), metav1.NowMicro()
-	leases := s.Kube.CoordinationV1().Leases(framework.ControllerNamespace)
+	leases, name := s.Kube.CoordinationV1().Leases(framework.ControllerNamespace), framework.ControllerAccount
+	_ = leases.Delete(ctx, name, metav1.DeleteOptions{}) // An earlier controller has left it.
 	try(leases.Create(ctx, &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: benchLease},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: new("the benchmark"), LeaseDurationSeconds: &seconds,
 			AcquireTime: &now, RenewTime: &now},
 	}, metav1.CreateOptions{}))
-	defer func() { s.note(leases.Delete(ctx, benchLease, metav1.DeleteOptions{})) }()
-	p := s.startController("-leader-elect", "-leader-election-namespace="+framework.ControllerNamespace,
-		"-leader-election-id="+benchLease)
+	defer func() { s.note(leases.Delete(ctx, name, metav1.DeleteOptions{})) }()
+	p := s.startController("-leader-elect", "-leader-election-namespace="+framework.ControllerNamespace)
 	defer func() { s.note(p.Stop()) }()
 	try(p.WaitLog(ctx, "Standing by"))
 	s.awaitRest(ctx, restTime)
