@@ -15,6 +15,7 @@ import (
 func (s *scene) besideStandby(ctx context.Context, use func()) {
 	seconds, now := int32(24*time.Hour/time.Second), metav1.NowMicro()
 	leases, name := s.Kube.CoordinationV1().Leases(framework.ControllerNamespace), framework.ControllerAccount
+	try(s.ControllerKubeconfig(ctx))                     // It makes the namespace.
 	_ = leases.Delete(ctx, name, metav1.DeleteOptions{}) // An earlier controller has left it.
 	try(leases.Create(ctx, &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
