@@ -108,10 +108,7 @@ func whyNotReady(p *corev1.Pod, f *facts) (word, cause, note string) {
 		return ""
 	}
 	for i := range containers {
-		if word, cause, note = whyNotRunning(&containers[i], i < inits, f.Now); word != "" {
-			if mayBeStopped(p, cause, containers[i].Name) {
-				cause += ", by itself or as its liveness probe fails: the pod's events say which"
-			}
+		if word, cause, note = whyNotRunning(p, &containers[i], i < inits, f.Now); word != "" {
 			return word, in(i) + elide(cause, p), note
 		}
 	}
@@ -133,7 +130,7 @@ func whyNotReady(p *corev1.Pod, f *facts) (word, cause, note string) {
 
 // whyNotRunning says why a container does not run. A container that crashes is at times waiting, at times running and
 // at times terminated, and an image that cannot be pulled has two reasons: each is one cause.
-func whyNotRunning(c *corev1.ContainerStatus, isInit bool, now time.Time) (word, cause, note string) {
+func whyNotRunning(p *corev1.Pod, c *corev1.ContainerStatus, isInit bool, now time.Time) (word, cause, note string) {
 	crash := c.LastTerminationState.Terminated
 	switch waiting, running, ended := c.State.Waiting, c.State.Running, c.State.Terminated; {
 	case waiting != nil && (waiting.Reason == pullFails || waiting.Reason == "ErrImagePull"):
@@ -153,16 +150,21 @@ func whyNotRunning(c *corev1.ContainerStatus, isInit bool, now time.Time) (word,
 		word, cause = crash.Reason, crash.Reason
 	case crash.Message != "" && crash.StartedAt.Unix() <= 0: // It never ran: no such program, say.
 		cause = own(crash.Message)
+	case own(crash.Message) != "":
+		cause = exited(crash.ExitCode) + ": " + own(crash.Message)
 	default:
-		cause = strings.TrimSuffix(exited(crash.ExitCode)+": "+own(crash.Message), ": ")
+		cause = exited(crash.ExitCode)
+		if mayBeStopped(p, c.Name, crash.ExitCode) {
+			cause += ", by itself or as its liveness probe fails: the pod's events say which"
+		}
 	}
 	return word, cause, restarts(c)
 }
 
 // mayBeStopped reports whether a container may have ended since its liveness probe failed. Its status does not say so.
-func mayBeStopped(p *corev1.Pod, cause, container string) bool {
-	isStop := slices.Contains([]string{exited(0), exited(128 + 15), exited(128 + 9)}, cause) // SIGTERM, SIGKILL
-	return isStop && slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool {
+func mayBeStopped(p *corev1.Pod, container string, exitCode int32) bool {
+	stops := []int32{0, 128 + 15, 128 + 9} // SIGTERM, which a program may handle, and SIGKILL
+	return slices.Contains(stops, exitCode) && slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool {
 		return c.Name == container && c.LivenessProbe != nil
 	})
 }
