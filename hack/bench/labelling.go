@@ -46,23 +46,22 @@ func measurePods(ctx context.Context, b *bench) {
 func (s *scene) labelRound(ctx context.Context, n int) compared {
 	var floor time.Duration
 	s.besideStandby(ctx, func() { floor = s.floorLabel(ctx, n) })
-	c := s.label(ctx, n)
+	app := s.newApp()
+	s.seedPods(ctx, app, n, podRunning)
+	var c compared
+	s.withController(ctx, func(ctx context.Context, p *controller) { c = s.label(ctx, p, app, n) })
 	c.floor = floor
 	return c
 }
 
-// label has the controller label n new pods.
-func (s *scene) label(ctx context.Context, n int) (c compared) {
-	app := s.newApp()
-	s.seedPods(ctx, app, n, podRunning)
-	s.withController(ctx, func(ctx context.Context, p *controller) {
-		c.observed = s.observe(ctx, p, func(mark framework.Mark) {
-			try(s.create(ctx, s.localService(app, framework.SceneLabel, "none")))
-			try(s.await(ctx, mark, n, labelledPods))
-		})
+// label has the controller label the n pods of an app.
+func (s *scene) label(ctx context.Context, p *controller, app string, n int) compared {
+	o := s.observe(ctx, p, func(mark framework.Mark) {
+		try(s.create(ctx, s.localService(app, framework.SceneLabel, "none")))
+		try(s.await(ctx, mark, n, labelledPods))
 	})
-	c.elapsed = podPatches(c.requests).Last().Sub(c.requests.Resource("localservices").Verb("create").First())
-	return c
+	elapsed := podPatches(o.requests).Last().Sub(o.requests.Resource("localservices").Verb("create").First())
+	return compared{observed: o, elapsed: elapsed}
 }
 
 // floorLabel is how long bare clients take to label pods as the controller does.

@@ -114,6 +114,13 @@ func (s *scene) leave(ctx context.Context) {
 	must(s.Kube.CoreV1().Nodes().DeleteCollection(ctx, options, own))
 }
 
+// empty takes the LocalServices, Services and pods of the scene from etcd.
+func (s *scene) empty(ctx context.Context) {
+	for _, resource := range []string{"localservice.dev/localservices", "services/specs", "pods"} {
+		try(s.etcd.Delete(ctx, "/registry/"+resource+"/"+s.name+"/", clientv3.WithPrefix()))
+	}
+}
+
 func (s *scene) nodeName(i int) string { return fmt.Sprintf("%s-node-%05d", s.name, i) }
 
 // addNode adds a node as a kubelet does, with the labels and conditions that real ones have.

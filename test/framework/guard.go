@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
@@ -33,22 +34,28 @@ func (c *Cluster) InstallGuard(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.waitGuarded(ctx, user(ControllerNamespace, ControllerAccount), name)
+	return c.waitGuarded(ctx, metav1.NamespaceDefault, user(ControllerNamespace, ControllerAccount), name)
 }
 
-// RemoveGuard deletes what InstallGuard has installed, and waits until it is not in force any more.
-func (c *Cluster) RemoveGuard(ctx context.Context) error {
-	objects, err := readManifest(guardFile)
+// ExemptFromGuard takes a namespace from what an installed guard judges, and waits until that is so.
+func (c *Cluster) ExemptFromGuard(ctx context.Context, namespace string) error {
+	bindings := c.Kube.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+	list, err := bindings.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
-	for _, object := range objects {
-		err := c.Dynamic.Resource(guardKinds[object.GetKind()]).Delete(ctx, object.GetName(), metav1.DeleteOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("delete %s %s: %w", object.GetKind(), object.GetName(), err)
+	elsewhere := fmt.Appendf(nil, `{"spec":{"matchResources":{"namespaceSelector":{"matchExpressions":[
+		{"key":%q,"operator":"NotIn","values":[%q]}]}}}}`, corev1.LabelMetadataName, namespace)
+	for _, b := range list.Items {
+		if _, err := bindings.Patch(ctx, b.Name, types.MergePatchType, elsewhere, metav1.PatchOptions{}); err != nil {
+			return fmt.Errorf("patch ValidatingAdmissionPolicyBinding %s: %w", b.Name, err)
 		}
 	}
-	return c.waitGuarded(ctx, user(ControllerNamespace, ControllerAccount), "")
+	account := user(ControllerNamespace, ControllerAccount)
+	if err := c.waitGuarded(ctx, namespace, account, ""); err != nil {
+		return err
+	}
+	return c.waitGuarded(ctx, metav1.NamespaceDefault, account, ControllerAccount+"-guard")
 }
 
 // createGuard creates the policies in artifacts/deploy/guard.yaml for an account and a node label, as the comment there
@@ -86,9 +93,9 @@ func (c *Cluster) createGuard(ctx context.Context, namespace, account, key strin
 	return name, nil
 }
 
-// waitGuarded waits until the API server, which watches policies, refuses to a user what no controller asks for, by
-// policies whose names begin with guard, or until it refuses nothing if that is "".
-func (c *Cluster) waitGuarded(ctx context.Context, user, guard string) error {
+// waitGuarded waits until the API server, which watches policies, refuses to a user in a namespace what no controller
+// asks for, by policies whose names begin with guard, or until it refuses nothing if that is "".
+func (c *Cluster) waitGuarded(ctx context.Context, namespace, user, guard string) error {
 	ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)
 	defer cancel()
 	config := rest.CopyConfig(c.Config)
@@ -98,7 +105,6 @@ func (c *Cluster) waitGuarded(ctx context.Context, user, guard string) error {
 	if err != nil {
 		return err
 	}
-	const namespace = metav1.NamespaceDefault
 	dryRun, trial := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}, metav1.ObjectMeta{Name: "trial"}
 	return Poll(ctx, func(ctx context.Context) error {
 		_, err1 := kube.CoreV1().Services(namespace).Create(ctx, &corev1.Service{ObjectMeta: trial,
