@@ -150,7 +150,10 @@ func TestNotices(t *testing.T) {
 		"1 LocalService|default/app-01|No pod has the labels app=x")
 	browser.Eventually(page, `document.querySelector("#problems").innerText`, m.Controller)
 	page.Do(chromedp.Click(`#causes li:nth-child(2) button`))
-	browser.Eventually(page, `document.querySelector("#details .message")?.innerText ?? ""`, "Clients connect to port 8080")
+	messages := `[...document.querySelectorAll("#details .message")].map((e) => e.innerText).join("|")`
+	browser.Eventually(page, messages, "Clients connect to port 8080")
+	page.Do(chromedp.Click(`.cell[aria-label^="default/app-00"]`))
+	browser.Eventually(page, messages, "1 of 1 endpoint ready|Clients connect to port 8080")
 }
 
 // TestWholeMessages: a long message of a problem breaks into lines, in a wide window and on a phone, and nothing of it

@@ -108,7 +108,11 @@ var rules = []rule{
 		return are(n, func(node *corev1.Node) bool { return unreadiness(node) != nil }) &&
 			(n.Endpoints.Ready == 0 || len(n.unready) > 0)
 	}, func(n *name) Finding {
-		return Finding{Cause: theNode(n, "is", "are") + " NotReady", About: sinceNotReady(n)}
+		f := Finding{Cause: theNode(n, "is", "are") + " NotReady", About: sinceNotReady(n)}
+		if n.Endpoints.Total == 0 && len(n.pods) == 0 {
+			f.State = Empty
+		}
+		return f
 	}, nil},
 	{PodsNotReady, func(n *name) bool { return len(n.unready) > 0 }, func(n *name) Finding {
 		return Finding{Cause: n.unready[0].cause, About: aboutUnready(n.unready), Act: howToStart(n, n.unready)}
@@ -142,12 +146,7 @@ var rules = []rule{
 	}, func(n *name) Finding {
 		return noPod(n, "; its pods do not tolerate the taint "+n.keepsOff(n.on[0])+" of "+theNode(n, "", ""))
 	}, nil},
-	{NoPods, func(*name) bool { return true }, func(n *name) Finding {
-		if waiting := n.facts.pods[""]; len(waiting) > 0 {
-			return noPod(n, "; "+waiting[0].cause)
-		}
-		return noPod(n, "")
-	}, nil},
+	{NoPods, func(*name) bool { return true }, func(n *name) Finding { return noPod(n, "") }, nil},
 }
 
 // findingOf returns what the first rule that applies to a name finds, and the reasons of Ready that are about the same.
@@ -276,12 +275,12 @@ func declaredPorts(n *name) string {
 	return n.pods[i].Name + " has " + first(named)
 }
 
-// noPod says that no pod is on the node, and why, and counts those that no node has yet.
+// noPod says that no pod is on the node, and why, and of those that no node has yet how many they are, and why.
 func noPod(n *name, why string) Finding {
 	f := Finding{State: Empty,
 		Cause: fmt.Sprintf("no pod with %s here%s", labels.FormatLabels(n.LocalService.Spec.Selector), why)}
-	if waiting := len(n.facts.pods[""]); waiting > 0 {
-		f.About = fmt.Sprintf("%d not scheduled yet", waiting)
+	if waiting := n.facts.pods[""]; len(waiting) > 0 {
+		f.About = fmt.Sprintf("%d %s", len(waiting), waiting[0].cause)
 	}
 	return f
 }

@@ -62,6 +62,7 @@ func TestRules(t *testing.T) {
 			"selector (the pods' events say which)"
 		events  = "; the pods' events say whether it was refused"
 		no      = "no pod with app=demo here"
+		waits   = " (1 not scheduled: 0/3 nodes are available: 3 Insufficient cpu.)"
 		another = "; create this LocalService under another name: deleting the Service does not help, as its owner " +
 			"would create it again"
 	)
@@ -157,10 +158,10 @@ func TestRules(t *testing.T) {
 		"no pod": {with(services, nil, aPod("a", "n2"), aPod("b", "n1", func(p *corev1.Pod) { p.Labels["app"] = "x" })),
 			NoPods, Empty, "0/0", no},
 		"no pod, but unscheduled ones": {with(services, nil, aPod("a", "", unscheduled)), NoPods, Empty, "0/0",
-			no + "; not scheduled: 0/3 nodes are available: 3 Insufficient cpu. (1 not scheduled yet)"},
+			no + waits},
 
-		"cordoned": {on(with(services, nil, aPod("b", "n9"), aPod("c", "", notReady(running))), node1(cordoned)),
-			NodeUnschedulable, Empty, "0/0", no + "; the node is cordoned (1 not scheduled yet)"},
+		"cordoned": {on(with(services, nil, aPod("b", "n9"), aPod("c", "", unscheduled)), node1(cordoned)),
+			NodeUnschedulable, Empty, "0/0", no + "; the node is cordoned" + waits},
 		"cordoned, with a pod": {on(with(services, unready, aPod("a", "n1", crash)), node1(cordoned)), PodsNotReady, Down,
 			"0/1", "CrashLoopBackOff (a)"},
 		"tainted": {on(with(services, nil, aPod("b", "n9")), node1(gpu)), NodeUnschedulable, Empty, "0/0",
@@ -178,7 +179,7 @@ func TestRules(t *testing.T) {
 			"the node is NotReady (for 40s)"},
 		"down, not noticed in the endpoints": {on(with(services, ready, aPod("a", "n1")), node1(down(1))), "", Healthy, "1/1",
 			""},
-		"down, without a pod": {on(with(services, nil, aPod("b", "n9")), node1(down(3*60+20))), NodeNotReady, Down, "0/0",
+		"down, without a pod": {on(with(services, nil, aPod("b", "n9")), node1(down(3*60+20))), NodeNotReady, Empty, "0/0",
 			"the node is NotReady (for 3m20s)"},
 	} {
 		t.Run(name, func(t *testing.T) {

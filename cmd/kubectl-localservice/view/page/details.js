@@ -114,7 +114,7 @@ async function detailsOfCell(column, cell) {
   }
   list.append(...section("More", link({ column: "", row: cell.row }, "All names of " + cell.row),
     link({ column: column.key, row: "" }, "LocalService " + column.key)));
-  return [...title(state, `${called(column)} on ${wordsOf(cell.row)[1]}`, message), list];
+  return [...title(state, `${called(column)} on ${wordsOf(cell.row)[1]}`, message, column.message), list];
 }
 
 function detailsOfRow(row) {
@@ -157,7 +157,7 @@ function showTip(e) {
   if (!column) return void (tip.hidden = true);
   const [title, text] = e.row ? describe(column, e.row) : [column.key,
     [`${answering(column)} answering`, column.status, column.problem, column.message].filter(Boolean).join(". ")];
-  showTipAt(title, [text], e.getBoundingClientRect());
+  showTipAt(title, [text, e.row && column.message].filter(Boolean), e.getBoundingClientRect());
 }
 
 function showTipAt(title, lines, box) {
