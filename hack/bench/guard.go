@@ -13,8 +13,8 @@ import (
 const (
 	guardRounds = 5
 	guardLimit  = 1.02 // of the time without the guard
-	// guardRepeats is how often a round does the same in both scenes. These machines are noisy: for the same work, once,
-	// they take 20 % more or less time, which is far more than what the guard costs.
+	// guardRepeats is how often a round does the same in both scenes. Machines are noisy: the same work may take 20 %
+	// more or less time, which is far more than what the guard costs.
 	guardRepeats = 8
 	// guardedPods are as many as the controller labels, or somebody else updates, at a time.
 	guardedPods = 500
