@@ -3,10 +3,10 @@ package view
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -77,10 +77,8 @@ type Cell struct {
 type Update struct {
 	// Reset is in the first update of a stream: the page forgets what it received before.
 	Reset *Scope `json:"reset,omitempty"`
-	// Columns are those that are new or have changed.
-	Columns []*Column `json:"columns,omitempty"`
-	// Gone are the columns that are gone, by <namespace>/<name>.
-	Gone []string `json:"gone,omitempty"`
+	// Columns are those that are new or have changed, by <namespace>/<name>, null for one that is gone.
+	Columns map[string]*Column `json:"columns,omitempty"`
 	// Places are those of nodes that are new or have changed, null for a node that is gone.
 	Places map[string]*Place `json:"places,omitempty"`
 	// Status is the status of the watch, if it has changed.
@@ -134,14 +132,9 @@ func Row(list *diagnose.NodeList, n *diagnose.Node) string {
 // Updates returns what has changed from one matrix to the next: an update for each column that has changed.
 func Updates(before, now *Matrix) []Update {
 	var updates []Update
-	for _, key := range slices.Sorted(maps.Keys(before.Columns)) {
-		if now.Columns[key] == nil {
-			updates = append(updates, Update{Gone: []string{key}})
-		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(now.Columns)) {
-		if change := changeOf(before.Columns[key], now.Columns[key]); change != nil {
-			updates = append(updates, Update{Columns: []*Column{change}})
+	for _, key := range sets.List(sets.KeySet(before.Columns).Union(sets.KeySet(now.Columns))) {
+		if change, isChange := changeOf(before.Columns[key], now.Columns[key]); isChange {
+			updates = append(updates, Update{Columns: map[string]*Column{key: change}})
 		}
 	}
 	if places := changed(before.Places, now.Places); len(places) > 0 {
@@ -172,20 +165,14 @@ func changed[T comparable](before, now map[string]*T) map[string]*T {
 	return changes
 }
 
-// changeOf returns a column with the cells that have changed, nil if nothing has.
-func changeOf(before, now *Column) *Column {
-	if before == now {
-		return nil
+// changeOf returns a column with the cells that have changed, nil for one that is gone.
+func changeOf(before, now *Column) (change *Column, isChange bool) {
+	if before == nil || now == nil {
+		return now, before != now
 	}
-	if before == nil {
-		return now
-	}
-	change := *now
-	change.Cells = changed(before.Cells, now.Cells)
-	same := before.Mode == now.Mode && before.GroupBy == now.GroupBy && before.Message == now.Message &&
+	out := *now
+	out.Cells = changed(before.Cells, now.Cells)
+	isSame := before.Mode == now.Mode && before.GroupBy == now.GroupBy && before.Message == now.Message &&
 		before.Summary == now.Summary
-	if same && len(change.Cells) == 0 {
-		return nil
-	}
-	return &change
+	return &out, !isSame || len(out.Cells) > 0
 }

@@ -48,11 +48,11 @@ func TestUpdates(t *testing.T) {
 		list("demo", "", item("n1", 1, 1, ""), item("n2", 0, 1, diagnose.PodsNotReady),
 			item("n4", 1, 2, diagnose.PodsNotReady)))
 	now.Problems = []string{"no"}
-	column := func(name, groupBy string, cells map[string]*Cell) []*Column {
-		return []*Column{{Namespace: "default", Name: name, Mode: "Services", GroupBy: groupBy, Cells: cells}}
+	column := func(name, groupBy string, cells map[string]*Cell) map[string]*Column {
+		return map[string]*Column{"default/" + name: {Namespace: "default", Name: name, Mode: "Services",
+			GroupBy: groupBy, Cells: cells}}
 	}
 	want := []Update{
-		{Gone: []string{"default/gone"}},
 		{Columns: column("demo", "", map[string]*Cell{
 			"n2": {diagnose.Finding{State: diagnose.Down, Reason: diagnose.PodsNotReady, Cause: "exit code 1"},
 				diagnose.Endpoints{Total: 1}},
@@ -60,6 +60,7 @@ func TestUpdates(t *testing.T) {
 			"n4": {diagnose.Finding{State: diagnose.Degraded, Reason: diagnose.PodsNotReady},
 				diagnose.Endpoints{Ready: 1, Total: 2}},
 		})},
+		{Columns: map[string]*Column{"default/gone": nil}},
 		{Columns: column("new", "zone", map[string]*Cell{
 			"zone=a": {diagnose.Finding{State: diagnose.Healthy}, diagnose.Endpoints{Ready: 2, Total: 2}},
 			"n9":     {Finding: diagnose.Finding{State: diagnose.Empty, Reason: diagnose.NodeWithoutName}},
@@ -77,7 +78,7 @@ func TestUpdates(t *testing.T) {
 	columns := maps.Clone(before.Columns)
 	columns["default/same"] = NewColumn(messages)
 	now = &Matrix{Status: before.Status, Columns: columns}
-	if got := Updates(before, now); len(got) != 1 || len(got[0].Columns[0].Cells) > 0 {
+	if got := Updates(before, now); len(got) != 1 || len(got[0].Columns["default/same"].Cells) > 0 {
 		t.Errorf("of a message: %+v", got)
 	}
 }

@@ -41,10 +41,8 @@ function apply(update) {
     places.clear();
     axes = true;
   }
-  for (const change of update.columns ?? []) axes = applyColumn(change) || axes;
-  for (const key of update.gone ?? []) {
-    for (const row of columns.get(key)?.cells.keys() ?? []) leaveRow(row);
-    axes = columns.delete(key) || axes;
+  for (const [key, change] of Object.entries(update.columns ?? {})) {
+    axes = (change ? applyColumn(key, change) : leaveColumn(key)) || axes;
   }
   for (const [node, place] of Object.entries(update.places ?? {})) {
     place ? places.set(node, place) : places.delete(node);
@@ -54,8 +52,7 @@ function apply(update) {
   schedule(true);
 }
 
-function applyColumn(change) {
-  const key = change.namespace + "/" + change.name;
+function applyColumn(key, change) {
   let axes = !columns.has(key);
   const none = Object.fromEntries(STATES.map((state) => [state, 0]));
   const column = columns.get(key) ?? { key, cells: new Map(), counts: none };
@@ -75,6 +72,11 @@ function applyColumn(change) {
   for (const field of ["message", "groupBy", "told"]) about[field] ??= ""; // Empty ones are left out.
   Object.assign(column, about);
   return axes;
+}
+
+function leaveColumn(key) {
+  for (const row of columns.get(key)?.cells.keys() ?? []) leaveRow(row);
+  return columns.delete(key);
 }
 
 function leaveRow(row) {
