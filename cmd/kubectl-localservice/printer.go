@@ -236,15 +236,8 @@ func reasonColumn(rows []row, room int) (texts, below []string) {
 		of[p] = append(of[p], r)
 	}
 	for _, p := range order {
-		var parts []string
-		if whole[p] != "" {
-			parts = append(parts, whole[p])
-		}
-		if p.act != "" {
-			parts = append(parts, p.act)
-		}
-		if len(parts) > 0 {
-			below = append(below, nodesIn(of[p])+": "+strings.Join(parts, "; "))
+		if more := words.Join("; ", whole[p], p.act); more != "" {
+			below = append(below, nodesIn(of[p])+": "+more)
 		}
 	}
 	return texts, below

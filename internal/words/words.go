@@ -4,6 +4,7 @@ package words
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -25,6 +26,11 @@ func List(items []string, most int) string {
 		list += fmt.Sprintf(" and %d more", more)
 	}
 	return list
+}
+
+// Join joins the texts that are not empty.
+func Join(separator string, texts ...string) string {
+	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return text == "" }), separator)
 }
 
 // Cut cuts a text to a number of bytes, between characters, and marks where it was cut.

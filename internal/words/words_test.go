@@ -22,6 +22,12 @@ func TestList(t *testing.T) {
 	}
 }
 
+func TestJoin(t *testing.T) {
+	if got := Join("; ", "", "a", "", "b"); got != "a; b" {
+		t.Errorf("got %q", got)
+	}
+}
+
 func TestCut(t *testing.T) {
 	for text, want := range map[string]string{"": "", "abc": "abc", "abcd": "abc…", "abä": "ab…", "äöü": "ä…"} {
 		if got := Cut(text, 3); got != want {

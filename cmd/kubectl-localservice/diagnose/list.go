@@ -145,7 +145,7 @@ func (n *Node) WithDNS(text string) string {
 	if n.DNS == nil {
 		return text
 	}
-	return joined(text, n.DNS.Message)
+	return words.Join("; ", text, n.DNS.Message)
 }
 
 // Problems says in words what is wrong with the name and with the answer of DNS; "" if all is well.

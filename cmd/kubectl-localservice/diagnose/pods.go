@@ -187,17 +187,14 @@ func restarts(c *corev1.ContainerStatus) string {
 
 // sinceItRuns says how long a container has run, and how it ended before.
 func sinceItRuns(c *corev1.ContainerStatus, now time.Time) string {
-	var parts []string
-	if began := since(c.State.Running.StartedAt, now); began != "" {
-		parts = append(parts, "has run "+began)
+	runs, before := since(c.State.Running.StartedAt, now), ""
+	if runs != "" {
+		runs = "has run " + runs
 	}
 	if last := c.LastTerminationState.Terminated; last != nil {
-		parts = append(parts, "before: "+exited(last.ExitCode))
+		before = "before: " + exited(last.ExitCode)
 	}
-	if c.RestartCount > 0 {
-		parts = append(parts, restarts(c))
-	}
-	return strings.Join(parts, ", ")
+	return words.Join(", ", runs, before, restarts(c))
 }
 
 // elide replaces what is different in each message about the same cause: the name and the UID of the pod.

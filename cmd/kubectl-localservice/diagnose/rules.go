@@ -155,7 +155,7 @@ func findingOf(n *name) (found Finding, status []string) {
 	r := &rules[slices.IndexFunc(rules, func(r rule) bool { return r.applies(n) })]
 	found = r.find(n)
 	found.Reason, found.State = r.reason, cmp.Or(found.State, Down)
-	found.Message = joined(found.CauseAbout(), found.Act)
+	found.Message = words.Join("; ", found.CauseAbout(), found.Act)
 	return found, r.status
 }
 
@@ -309,9 +309,4 @@ func since(t metav1.Time, now time.Time) string {
 		return "since " + t.UTC().Format(time.DateTime) + " UTC"
 	}
 	return "for " + duration.HumanDuration(max(now.Sub(t.Time), 0))
-}
-
-// joined makes one text of those that are not empty.
-func joined(texts ...string) string {
-	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return text == "" }), "; ")
 }
