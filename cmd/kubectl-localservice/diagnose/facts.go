@@ -59,8 +59,8 @@ type facts struct {
 	services     map[string]*corev1.Service
 	nodes        map[string]*corev1.Node // that the LocalService selects
 	rivals       map[string]string       // the nodes whose name another one has, and which
-	tolerated    map[string]bool         // by taint, as far as somebody has asked
 	pods         map[string][]*pod       // by node; "" for those without
+	tolerations  []corev1.Toleration     // of the pods, each once
 	alive        sets.Set[string]        // addresses of the pods that have not ended
 	// strays are pods on another node than their node label says, by its value, in mode Services.
 	strays map[string][]*pod
@@ -95,7 +95,7 @@ type name struct {
 
 func newFacts(in Input) *facts {
 	ls := in.LocalService
-	f := &facts{Input: in, services: map[string]*corev1.Service{}, tolerated: map[string]bool{},
+	f := &facts{Input: in, services: map[string]*corev1.Service{},
 		ready: ptr.Deref(meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionReady), metav1.Condition{})}
 	if !in.Stable {
 		f.told = in.Now

@@ -106,17 +106,12 @@ func unreadiness(node *corev1.Node) *corev1.NodeCondition {
 // there is no pod. Taints that Kubernetes sets itself follow from what else is known about a node.
 func (f *facts) keepsOff(node *corev1.Node) string {
 	for _, taint := range node.Spec.Taints {
-		if taint.Effect == corev1.TaintEffectPreferNoSchedule || strings.HasPrefix(taint.Key, "node.kubernetes.io/") {
-			continue
-		}
-		text := taint.ToString()
-		if _, known := f.tolerated[text]; !known {
-			f.tolerated[text] = len(f.Pods) == 0 || slices.ContainsFunc(f.Pods, func(p *corev1.Pod) bool {
-				return scheduling.TolerationsTolerateTaint(klog.Logger{}, p.Spec.Tolerations, &taint, true)
-			})
-		}
-		if !f.tolerated[text] {
-			return text
+	if len(f.Pods) == 0 {
+		return ""
+	}
+		if taint.Effect != corev1.TaintEffectPreferNoSchedule && !strings.HasPrefix(taint.Key, "node.kubernetes.io/") &&
+			!scheduling.TolerationsTolerateTaint(klog.Logger{}, f.tolerations, &taint, true) {
+			return taint.ToString()
 		}
 	}
 	return ""

@@ -42,6 +42,7 @@ const (
 // addPods adds the pods of a LocalService.
 func addPods(f *facts) {
 	f.pods, f.strays, f.alive = map[string][]*pod{}, map[string][]*pod{}, sets.Set[string]{}
+	tolerations := sets.Set[corev1.Toleration]{}
 	slices.SortFunc(f.Pods, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 	for _, object := range f.Pods {
 		p := podOf(object, f)
@@ -52,7 +53,12 @@ func addPods(f *facts) {
 		if !p.ended {
 			f.alive.Insert(p.addresses...)
 		}
+		for _, t := range object.Spec.Tolerations {
+			t.TolerationSeconds = nil // It does not matter for a pod that is to start.
+			tolerations.Insert(t)
+		}
 	}
+	f.tolerations = tolerations.UnsortedList()
 }
 
 func podOf(object *corev1.Pod, f *facts) *pod {
