@@ -150,10 +150,10 @@ const (
 
 // lookAround looks around a LocalService that has no pods: for what would make them, and for others like them. What the
 // user may not read is left out.
-func (c *cluster) lookAround(ctx context.Context, ls *v1alpha1.LocalService) *diagnose.Around {
+func (c *cluster) lookAround(ctx context.Context, ls *v1alpha1.LocalService) diagnose.Around {
 	ctx, cancel := context.WithTimeout(ctx, aroundTimeout)
 	defer cancel()
-	out, opts, apps := &diagnose.Around{}, metav1.ListOptions{Limit: aroundLimit}, c.kube.AppsV1()
+	out, opts, apps := diagnose.Around{}, metav1.ListOptions{Limit: aroundLimit}, c.kube.AppsV1()
 	add := func(kind, name string, template labels.Set, replicas int32) {
 		out.Workloads = append(out.Workloads, diagnose.Workload{Kind: kind, Name: name, Labels: template,
 			Replicas: replicas})

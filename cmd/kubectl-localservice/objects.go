@@ -259,7 +259,7 @@ func (o *objects) list(ctx context.Context, ls *v1alpha1.LocalService, in diagno
 			seen = o.lookAround(ctx, ls)
 			o.around.Set(key, seen, aroundLasts)
 		}
-		in.Around = seen.(*diagnose.Around)
+		in.Around = seen.(diagnose.Around)
 	}
 	return diagnose.Nodes(in)
 }

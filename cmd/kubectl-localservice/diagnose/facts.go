@@ -34,7 +34,7 @@ type Input struct {
 	// PodsUnknown is true if Pods were not read.
 	PodsUnknown bool
 	// Around is what was seen when no pod was there.
-	Around *Around
+	Around Around
 	// Controller is what the Lease of the controller shows.
 	Controller Controller
 	// Now is the time.

@@ -36,8 +36,9 @@ func messagesOf(f *facts) (messages []string) {
 	if isUnobserved(f.LocalService) {
 		return nil
 	}
-	for _, notice := range []func(*facts) string{whyNoNames, whyNoPods, otherPorts, undeclaredPorts} {
-		if message := notice(f); message != "" {
+	ports := sentence(plan.TranslatedPorts(f.LocalService, f.portNumbers))
+	for _, message := range []string{whyNoNames(f), whyNoPods(f), ports, undeclaredPorts(f)} {
+		if message != "" {
 			messages = append(messages, message)
 		}
 	}
@@ -82,11 +83,10 @@ func whyNoPods(f *facts) string {
 	}
 	message := fmt.Sprintf("No pod in namespace %s has the labels %s.", ls.Namespace,
 		labels.FormatLabels(ls.Spec.Selector))
-	around := cmp.Or(f.Around, &Around{})
 	if hint := plan.SelectorHint(ls); hint != "" {
 		return message + " " + sentence(hint)
 	}
-	for _, w := range around.Workloads {
+	for _, w := range f.Around.Workloads {
 		switch {
 		case w.Name == "" || !plan.SelectsPod(ls, w.Labels):
 		case w.Replicas == 0 && w.Kind == "DaemonSet":
@@ -100,11 +100,11 @@ func whyNoPods(f *facts) string {
 				strings.ToLower(w.Kind), ls.Namespace, w.Name)
 		}
 	}
-	if len(around.Namespaces) > 0 {
+	if len(f.Around.Namespaces) > 0 {
 		return fmt.Sprintf("%s Such pods are in namespace %s, but a LocalService selects pods of its own namespace "+
-			"only: create it there", message, first(around.Namespaces))
+			"only: create it there", message, first(f.Around.Namespaces))
 	}
-	if nearest := nearestLabels(ls.Spec.Selector, around); nearest != "" {
+	if nearest := nearestLabels(ls.Spec.Selector, f.Around.Workloads); nearest != "" {
 		return message + " The nearest are " + nearest + ": correct spec.selector, or the pods' labels"
 	}
 	return message
@@ -112,9 +112,9 @@ func whyNoPods(f *facts) string {
 
 // nearestLabels returns the labels of a pod, or of a pod that a workload makes, which differ least from a selector: in
 // the ends of the values of its keys. It is "" if none begins like those of the selector.
-func nearestLabels(selector map[string]string, around *Around) (nearest string) {
+func nearestLabels(selector map[string]string, workloads []Workload) (nearest string) {
 	most := 0
-	for _, w := range around.Workloads {
+	for _, w := range workloads {
 		points, have := 0, labels.Set{}
 		for key, value := range selector {
 			common := 0 // bytes at their beginnings
@@ -133,15 +133,13 @@ func nearestLabels(selector map[string]string, around *Around) (nearest string) 
 	return nearest
 }
 
-// otherPorts says to which other ports clients connect.
-func otherPorts(f *facts) string {
-	if ports := plan.TranslatedPorts(f.LocalService, f.portNumbers); ports != "" {
-		return sentence(ports)
+// sentence makes one of a text that is not empty.
+func sentence(text string) string {
+	if text == "" {
+		return ""
 	}
-	return ""
+	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
-
-func sentence(text string) string { return strings.ToUpper(text[:1]) + text[1:] + "." }
 
 // undeclaredPorts says which numbers of ports no container declares, although containers declare others. A program may
 // listen there all the same.

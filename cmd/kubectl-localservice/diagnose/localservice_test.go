@@ -30,7 +30,7 @@ func TestMessage(t *testing.T) {
 	}
 	around := func(a Around) Input {
 		in := onNode(func(*v1alpha1.LocalService) {})
-		in.Around = &a
+		in.Around = a
 		return in
 	}
 	makes := func(kind, app string, replicas int32) []Workload {
