@@ -21,14 +21,9 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// urlFlags holds the flags of url.
-type urlFlags struct {
-	port     string
-	external bool
-}
-
 func (p *plugin) urlCommand() *cobra.Command {
-	flags := urlFlags{}
+	var port string
+	var external bool
 	cmd := &cobra.Command{
 		Use:   "url NAME NODE",
 		Short: "Print the URL at which a LocalService answers on a node",
@@ -52,16 +47,16 @@ the node's own with the node port. Whether a firewall lets them through cannot b
 		Args:              withUsage(cobra.ExactArgs(2)),
 		ValidArgsFunction: p.complete(localServiceNames, nodesWithName),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.url(cmd.Context(), argName(args[0]), argName(args[1]), &flags)
+			return p.url(cmd.Context(), argName(args[0]), argName(args[1]), port, external)
 		},
 	}
-	cmd.Flags().BoolVar(&flags.external, "external", false, "Print the URL for clients outside the cluster.")
-	cmd.Flags().StringVar(&flags.port, "port", "", "Name or number of the LocalService's port; the first one by "+
+	cmd.Flags().BoolVar(&external, "external", false, "Print the URL for clients outside the cluster.")
+	cmd.Flags().StringVar(&port, "port", "", "Name or number of the LocalService's port; the first one by "+
 		"default.")
 	return cmd
 }
 
-func (p *plugin) url(ctx context.Context, name, node string, flags *urlFlags) error {
+func (p *plugin) url(ctx context.Context, name, node, nameOrNumber string, external bool) error {
 	c, err := p.connect()
 	if err != nil {
 		return err
@@ -73,7 +68,7 @@ func (p *plugin) url(ctx context.Context, name, node string, flags *urlFlags) er
 	if ls.Status.ObservedGeneration < ls.Generation {
 		fmt.Fprintln(p.ErrOut, "warning: the controller has not acted on the last change of the LocalService yet")
 	}
-	port, err := choosePort(ls, flags.port)
+	port, err := choosePort(ls, nameOrNumber)
 	if err != nil {
 		return err
 	}
@@ -86,7 +81,7 @@ func (p *plugin) url(ctx context.Context, name, node string, flags *urlFlags) er
 		return err
 	}
 	host, number := n.Name()+"."+ls.Namespace, int32(0)
-	if flags.external {
+	if external {
 		host, number, err = c.externalAddress(ctx, ls, n, port)
 	} else {
 		number, err = o.portOfClients(ls, port, n.Service)
@@ -210,12 +205,11 @@ func choosePort(ls *v1alpha1.LocalService, nameOrNumber string) (*v1alpha1.Servi
 // portOfClients returns the number of the port that clients connect to: for a headless Service, the pods' own port. If
 // the LocalService gives that by name, the number comes from EndpointSlices.
 func (o *objects) portOfClients(ls *v1alpha1.LocalService, port *v1alpha1.ServicePort, service string) (int32, error) {
-	switch target := port.TargetPort; {
-	case plan.HasClusterIPs(ls),
-		target.IntVal == 0 && target.StrVal == "":
+	switch {
+	case plan.HasClusterIPs(ls):
 		return port.Port, nil
-	case target.StrVal == "":
-		return target.IntVal, nil
+	case port.TargetPort.StrVal == "":
+		return cmp.Or(port.TargetPort.IntVal, port.Port), nil
 	}
 	published := inNamespace[discoveryv1.EndpointSlice](o.endpointSlices, ls.Namespace)
 	slices.SortFunc(published, func(a, b *discoveryv1.EndpointSlice) int { return cmp.Compare(a.Name, b.Name) })

@@ -18,15 +18,9 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// viewFlags holds the flags of view.
-type viewFlags struct {
-	choice
-
-	open bool
-}
-
 func (p *plugin) viewCommand() *cobra.Command {
-	flags := &viewFlags{}
+	var chosen choice
+	var open bool
 	cmd := &cobra.Command{
 		Use:   "view [NAME]",
 		Short: "Look at LocalServices in a browser, as they change",
@@ -46,24 +40,23 @@ that for Nodes, the nodes that have a name are shown.`,
   # On a machine that you reach by ssh: forward the port, and open the address on your own
   ssh -L 40123:127.0.0.1:40123 bastion`,
 	}
-	flags.addTo(cmd, p, func(ctx context.Context) error { return p.view(ctx, flags) })
-	cmd.Flags().BoolVar(&flags.open, "open", false,
-		"Open the page in the browser, too. Other users of this machine may see its address in the list of "+
-			"processes.")
+	chosen.addTo(cmd, p, func(ctx context.Context) error { return p.view(ctx, &chosen, open) })
+	cmd.Flags().BoolVar(&open, "open", false, "Open the page in the browser, too. Other users of this machine may see "+
+		"its address in the list of processes.")
 	return cmd
 }
 
-func (p *plugin) view(ctx context.Context, flags *viewFlags) error {
+func (p *plugin) view(ctx context.Context, chosen *choice, open bool) error {
 	ctx, cancel := untilInterrupted(ctx)
 	defer cancel()
-	o, _, err := p.objects(ctx, &flags.choice)
+	o, _, err := p.objects(ctx, chosen)
 	if err != nil {
 		return err
 	}
 	if err := o.check(ctx); err != nil {
 		return err
 	}
-	scope := view.Scope{Context: p.contextName(), Namespace: o.namespace, Name: flags.name, Kubectl: p.kubectl()}
+	scope := view.Scope{Context: p.contextName(), Namespace: o.namespace, Name: chosen.name, Kubectl: p.kubectl()}
 	if !o.allNodes {
 		scope.Notice = "You may not list nodes: those without a name are not shown."
 	}
@@ -73,7 +66,7 @@ func (p *plugin) view(ctx context.Context, flags *viewFlags) error {
 		return err
 	}
 	fmt.Fprintf(p.Out, "Serving at %s\nEnd with Ctrl-C.\n", server.URL())
-	if flags.open {
+	if open {
 		if err := openBrowser(server.URL()); err != nil {
 			fmt.Fprintf(p.ErrOut, "warning: open the page yourself: %v\n", err)
 		}
