@@ -58,19 +58,17 @@ func (p *plugin) newNodesPrinter(flags *nodesFlags) (printer *nodesPrinter, err 
 
 // printChanges prints the items of lists that have changed since they were last printed, all of a list that is new.
 func (p *nodesPrinter) printChanges(now []*diagnose.NodeList) error {
-	var changed, same []*diagnose.NodeList
+	if p.table != nil {
+		p.printMessages(now)
+	}
+	var changed []*diagnose.NodeList
 	for _, list := range now {
 		before, copied := p.before[list.Key()], *list
 		copied.Items = diagnose.Changes(before, list, p.problems)
 		p.before[list.Key()] = list
 		if before == nil || len(copied.Items) > 0 {
 			changed = append(changed, &copied)
-		} else {
-			same = append(same, list)
 		}
-	}
-	if p.table != nil {
-		p.printMessages(same)
 	}
 	if len(changed) == 0 {
 		return nil
@@ -148,7 +146,6 @@ func (p *nodesPrinter) printMessages(lists []*diagnose.NodeList) {
 }
 
 func (p *nodesPrinter) printTable(lists []*diagnose.NodeList) error {
-	p.printMessages(lists)
 	var rows []row
 	for _, list := range lists {
 		prefix := ""
