@@ -31,9 +31,6 @@ const (
 	dnsPort = 53
 )
 
-// knownName exists in every cluster. The cluster's domain follows it.
-const knownName = "kubernetes.default.svc."
-
 // askDNS adds to lists the answers of the cluster's DNS for their names, and returns a warning about all names. If no
 // pod of DNS is ready, no name has an answer.
 func (c *cluster) askDNS(ctx context.Context, lists []*diagnose.NodeList, flags *nodesFlags) (warning string,
@@ -44,7 +41,7 @@ func (c *cluster) askDNS(ctx context.Context, lists []*diagnose.NodeList, flags 
 	if err != nil {
 		return "", fmt.Errorf("--dns: %w", err)
 	}
-	known := knownName + flags.clusterDomain
+	known := "kubernetes.default.svc." + flags.clusterDomain // It exists in every cluster.
 	replies := map[string]*diagnose.DNSReply{known: {}}
 	for _, list := range lists {
 		for i := range list.Items {

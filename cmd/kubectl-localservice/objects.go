@@ -159,14 +159,12 @@ func (o *objects) sources() []*source {
 
 // read lists everything once: one LocalService, which is known already, or with nil all of the namespace.
 func (o *objects) read(ctx context.Context, ls *v1alpha1.LocalService) error {
-	var reading errgroup.Group
+	var reading sync.WaitGroup
+	defer reading.Wait()
 	if o.withPods { // Only they are diagnosed.
-		reading.Go(func() error {
-			o.controller = o.cluster.controller(ctx)
-			return nil
-		})
+		reading.Go(func() { o.setController(ctx) })
 	}
-	err := o.each(func(s *source) error {
+	return o.each(func(s *source) error {
 		opts := metav1.ListOptions{}
 		if ls != nil && s == o.localServices {
 			return s.GetIndexer().Add(ls)
@@ -179,7 +177,6 @@ func (o *objects) read(ctx context.Context, ls *v1alpha1.LocalService) error {
 			return s.GetIndexer().Add(trimmed)
 		})
 	})
-	return errors.Join(err, reading.Wait())
 }
 
 // selectorOf selects nothing by a label that no object can have.

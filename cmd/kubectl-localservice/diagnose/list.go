@@ -253,9 +253,7 @@ func complete(n *name) {
 // Changes returns the items of a list that differ from those in the list before, which may be nil; with onlyProblems,
 // only those with a problem, and those that had one. Names that are gone come last, as items with the reason NameGone.
 func Changes(before, now *NodeList, onlyProblems bool) []Node {
-	if before == nil {
-		before = &NodeList{}
-	}
+	before = cmp.Or(before, &NodeList{})
 	were, changes := map[string]*Node{}, []Node{} // [] in JSON, not null
 	for i := range before.Items {
 		were[before.Items[i].id()] = &before.Items[i]

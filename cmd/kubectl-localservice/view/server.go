@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 )
@@ -114,9 +115,8 @@ func (s *Server) Handler() http.Handler {
 }
 
 func (s *Server) isOurs(host string) bool {
-	name, port, err := net.SplitHostPort(host)
-	_, own, _ := net.SplitHostPort(s.listener.Addr().String())
-	return err == nil && port == own && (name == "127.0.0.1" || name == "localhost")
+	own := s.listener.Addr().String()
+	return host == own || host == strings.Replace(own, "127.0.0.1", "localhost", 1)
 }
 
 func (s *Server) authorized(handle http.HandlerFunc) http.HandlerFunc {
