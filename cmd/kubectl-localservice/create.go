@@ -21,7 +21,6 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// createFlags holds the flags of create.
 type createFlags struct {
 	selector, nodeSelector, mode, dryRun string
 	ports                                []string

@@ -14,7 +14,6 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/words"
 )
 
-// nodesFlags holds the flags of nodes.
 type nodesFlags struct {
 	choice
 
@@ -161,7 +160,8 @@ func (p *nodesPrinter) watchNodes(ctx context.Context, o *objects) (failure erro
 // gone returns lists without names for the LocalServices that have been printed and are gone.
 func (p *nodesPrinter) gone(lists []*diagnose.NodeList) (gone []*diagnose.NodeList) {
 	for key, before := range p.before {
-		if len(before.Items) > 0 && !slices.ContainsFunc(lists, func(l *diagnose.NodeList) bool { return l.Key() == key }) {
+		isThere := func(list *diagnose.NodeList) bool { return list.Key() == key }
+		if len(before.Items) > 0 && !slices.ContainsFunc(lists, isThere) {
 			fmt.Fprintf(p.ErrOut, "LocalService %s is gone.\n", key)
 			list := *before
 			list.Items, list.Message, list.Controller = nil, "", ""

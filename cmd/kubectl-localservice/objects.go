@@ -89,7 +89,8 @@ func (c *cluster) newObjects(name, clusterDomain string) *objects {
 	o.services = newSource(o, "services", &corev1.Service{}, c.kube, c.kube.CoreV1().Services(c.namespace),
 		metav1.ListOptions{})
 	o.endpointSlices = newSource(o, "endpointslices", &discoveryv1.EndpointSlice{}, c.kube,
-		c.kube.DiscoveryV1().EndpointSlices(c.namespace), metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName})
+		c.kube.DiscoveryV1().EndpointSlices(c.namespace),
+		metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName})
 	o.pods = newSource(o, "pods", &corev1.Pod{}, c.kube, c.kube.CoreV1().Pods(c.namespace), metav1.ListOptions{})
 	return o
 }

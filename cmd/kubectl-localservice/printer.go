@@ -76,7 +76,6 @@ func (p *nodesPrinter) printChanges(now []*diagnose.NodeList) error {
 	return p.print(changed)
 }
 
-// print prints lists.
 func (p *nodesPrinter) print(lists []*diagnose.NodeList) (err error) {
 	switch {
 	case p.table != nil:
@@ -166,8 +165,8 @@ func (p *nodesPrinter) printTable(lists []*diagnose.NodeList) error {
 	}
 	for _, list := range lists {
 		if s := &list.Summary; p.name != "" || s.Problem != "" { // The columns of kubectl get localservices
-			p.printLine("summary", list, fmt.Sprintf("LocalService %s: nodes %d, answering %d/%d, status %s.", list.Key(),
-				s.Nodes, s.Answering, s.Nodes, cmp.Or(s.Status, "not set yet")))
+			p.printLine("summary", list, fmt.Sprintf("LocalService %s: nodes %d, answering %d/%d, status %s.",
+				list.Key(), s.Nodes, s.Answering, s.Nodes, cmp.Or(s.Status, "not set yet")))
 		}
 	}
 	return nil

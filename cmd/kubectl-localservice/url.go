@@ -215,7 +215,8 @@ func (o *objects) portOfClients(ls *v1alpha1.LocalService, port *v1alpha1.Servic
 	slices.SortFunc(published, func(a, b *discoveryv1.EndpointSlice) int { return cmp.Compare(a.Name, b.Name) })
 	for _, slice := range published {
 		for _, p := range slice.Ports {
-			if slice.Labels[discoveryv1.LabelServiceName] == service && ptr.Deref(p.Name, "") == port.Name && p.Port != nil {
+			if slice.Labels[discoveryv1.LabelServiceName] == service && p.Port != nil &&
+				ptr.Deref(p.Name, "") == port.Name {
 				return *p.Port, nil
 			}
 		}

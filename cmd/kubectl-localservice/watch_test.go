@@ -82,7 +82,9 @@ func TestFollow(t *testing.T) {
 			if err := f.kube.CoreV1().Pods("default").Delete(t.Context(), "c", metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			until(t, reported, func(s snapshot) bool { return s.lists[0].Items[1].Reason == diagnose.EndpointsOutdated })
+			until(t, reported, func(s snapshot) bool {
+				return s.lists[0].Items[1].Reason == diagnose.EndpointsOutdated
+			})
 			ls := f.localServices.LocalserviceV1alpha1().LocalServices("default")
 			if err := ls.Delete(t.Context(), "demo", metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)

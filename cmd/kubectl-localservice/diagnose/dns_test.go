@@ -105,7 +105,8 @@ func TestIsKubeDNS(t *testing.T) {
 	for mode, want := range map[v1alpha1.Mode]bool{v1alpha1.ModeHostnames: true, v1alpha1.ModeServices: false} {
 		list := &NodeList{Mode: mode}
 		AddDNS(list, DNSServer{Pod: "kube-system/x", KubeDNS: true}, nil)
-		if got := list.DNS.Message; strings.Contains(got, "kube-dns (pod kube-system/x), which does not read EndpointSlices") != want {
+		const says = "kube-dns (pod kube-system/x), which does not read EndpointSlices"
+		if got := list.DNS.Message; strings.Contains(got, says) != want {
 			t.Errorf("%s: %q", mode, got)
 		}
 	}

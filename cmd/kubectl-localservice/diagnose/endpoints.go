@@ -107,8 +107,8 @@ func isOthers(slice *discoveryv1.EndpointSlice) bool {
 	return manager != plan.KubernetesSliceManager && manager != v1alpha1.EndpointSliceManager
 }
 
-// isStale reports whether no pod has the address of an endpoint any more: a pod that is not known to the Service that
-// the copy is of, or none at all. If that Service selects other pods than the LocalService, nothing is known about them.
+// isStale reports whether no pod has the address of an endpoint any more: none that is known to the Service that the
+// copy is of, or none at all. If that Service selects other pods than the LocalService, nothing is known about them.
 func isStale(n *name, e endpoint) bool {
 	service := n.services[n.Service]
 	switch {

@@ -87,8 +87,9 @@ type name struct {
 	stale   []string       // addresses that are published as ready although no pod has them
 	manager string         // of EndpointSlices with an endpoint that is not ready
 	pods    []*pod
-	// strayed are pods on other nodes with the node label of this one, mislabelled and unlabelled those here with another
-	// or no node label, and terminating those that are being deleted. Only those that run may be unready or unpublished.
+	// strayed are pods on other nodes with the node label of this one, mislabelled and unlabelled those here with
+	// another or no node label, and terminating those that are being deleted. Only those that run may be unready or
+	// unpublished.
 	strayed, mislabelled, unlabelled, unready, terminating, unpublished []*pod
 	missingPorts                                                        []v1alpha1.ServicePort
 }

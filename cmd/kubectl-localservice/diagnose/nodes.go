@@ -48,7 +48,8 @@ func nodesOf(f *facts) map[string]*corev1.Node {
 		}
 	}
 	for _, pod := range f.Pods {
-		if f.purpose == plan.Published && !plan.HasNodeSelector(ls) && ls.Spec.GroupBy == "" && pod.Spec.NodeName != "" {
+		if f.purpose == plan.Published && !plan.HasNodeSelector(ls) && ls.Spec.GroupBy == "" &&
+			pod.Spec.NodeName != "" {
 			add(pod.Spec.NodeName, nil)
 		}
 	}
@@ -105,10 +106,10 @@ func unreadiness(node *corev1.Node) *corev1.NodeCondition {
 // keepsOff returns the first taint of a node that no pod of the LocalService tolerates, "" if there is none or while
 // there is no pod. Taints that Kubernetes sets itself follow from what else is known about a node.
 func (f *facts) keepsOff(node *corev1.Node) string {
-	for _, taint := range node.Spec.Taints {
 	if len(f.Pods) == 0 {
 		return ""
 	}
+	for _, taint := range node.Spec.Taints {
 		if taint.Effect != corev1.TaintEffectPreferNoSchedule && !strings.HasPrefix(taint.Key, "node.kubernetes.io/") &&
 			!scheduling.TolerationsTolerateTaint(klog.Logger{}, f.tolerations, &taint, true) {
 			return taint.ToString()

@@ -60,8 +60,8 @@ const nameGone = "gone: the LocalService does not give this name any more"
 type rule struct {
 	reason  Reason
 	applies func(*name) bool
-	// find says what is wrong. The cause is in words that names with the same problem share. Without a state, the name is
-	// Down.
+	// find says what is wrong. The cause is in words that names with the same problem share. Without a state, the name
+	// is Down.
 	find func(*name) Finding
 	// status lists the reasons of the condition Ready that are about the same: the page has one line for both.
 	status []string
@@ -101,8 +101,8 @@ var rules = []rule{
 		return f
 	}, nil},
 	{EndpointsOutdated, func(n *name) bool { return len(n.stale) > 0 }, func(n *name) Finding {
-		return Finding{About: first(n.stale), Cause: "the name leads to addresses that no pod has any more; " + manager +
-			" has not removed them yet"}
+		return Finding{About: first(n.stale),
+			Cause: "the name leads to addresses that no pod has any more; " + manager + " has not removed them yet"}
 	}, nil},
 	{NodeNotReady, func(n *name) bool {
 		return are(n, func(node *corev1.Node) bool { return unreadiness(node) != nil }) &&
