@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/utils/ptr"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -100,9 +101,7 @@ func (p *plugin) create(ctx context.Context, name string, flags *createFlags) er
 		fmt.Fprintf(p.ErrOut, "warning: %s\n", ports)
 	}
 	if flags.dryRun == "client" {
-		if p.config.Namespace != nil {
-			ls.Namespace = *p.config.Namespace
-		}
+		ls.Namespace = ptr.Deref(p.config.Namespace, "")
 	} else {
 		c, err := p.connect()
 		if err != nil {
@@ -119,9 +118,8 @@ func (p *plugin) create(ctx context.Context, name string, flags *createFlags) er
 	}
 	u := &unstructured.Unstructured{Object: object}
 	u.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.Kind))
-	if flags.dryRun == "client" { // A file has neither.
+	if flags.dryRun == "client" { // A file has none.
 		unstructured.RemoveNestedField(object, "status")
-		unstructured.RemoveNestedField(object, "metadata", "creationTimestamp")
 	}
 	return printer.PrintObj(u, p.Out)
 }

@@ -99,12 +99,7 @@ func (c *cluster) connectDNS(ctx context.Context, service string) (server diagno
 	if err != nil {
 		return server, "", err
 	}
-	var images []string
-	for i := range pod.Spec.Containers {
-		images = append(images, pod.Spec.Containers[i].Image)
-	}
-	server = diagnose.DNSServer{Service: service, Pod: namespace + "/" + podName,
-		KubeDNS: diagnose.IsKubeDNS(images...)}
+	server = diagnose.DNSServer{Service: service, Pod: namespace + "/" + podName, KubeDNS: diagnose.IsKubeDNS(pod)}
 	address, err = c.forward(ctx, namespace, podName, port)
 	if err != nil {
 		err = fmt.Errorf("forward a port to pod %s/%s: %w", namespace, podName, err)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os/exec"
@@ -12,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/utils/ptr"
 
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/view"
@@ -81,14 +83,8 @@ func (p *plugin) view(ctx context.Context, chosen *choice, open bool) error {
 
 // contextName returns the context of the kubeconfig, for people who have several.
 func (p *plugin) contextName() string {
-	if name := p.config.Context; name != nil && *name != "" {
-		return *name
-	}
-	config, err := p.config.ToRawKubeConfigLoader().RawConfig()
-	if err != nil {
-		return "" // It was good enough to connect.
-	}
-	return config.CurrentContext
+	config, _ := p.config.ToRawKubeConfigLoader().RawConfig() // It was good enough to connect.
+	return cmp.Or(ptr.Deref(p.config.Context, ""), config.CurrentContext)
 }
 
 // openBrowser opens an address in the desktop's browser.
@@ -179,8 +175,8 @@ func (p *plugin) kubectl() []string {
 		value *string
 	}{{"--kubeconfig", p.config.KubeConfig}, {"--context", p.config.Context}, {"--cluster", p.config.ClusterName},
 		{"--server", p.config.APIServer}, {"--user", p.config.AuthInfoName}} {
-		if flag.value != nil && *flag.value != "" {
-			command = append(command, flag.name+"="+*flag.value)
+		if value := ptr.Deref(flag.value, ""); value != "" {
+			command = append(command, flag.name+"="+value)
 		}
 	}
 	return command

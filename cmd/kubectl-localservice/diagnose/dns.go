@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -115,9 +116,9 @@ func (n *Node) compareDNS(reply *DNSReply, nodesOf map[string][]string) *DNSAnsw
 	return a
 }
 
-// IsKubeDNS reports whether containers with these images are kube-dns. The Service of CoreDNS is also named kube-dns.
-func IsKubeDNS(images ...string) bool {
-	return slices.ContainsFunc(images, func(image string) bool {
-		return strings.Contains(image[strings.LastIndexByte(image, '/')+1:], "k8s-dns-kube-dns")
+// IsKubeDNS reports whether a pod is one of kube-dns. The Service of CoreDNS is also named kube-dns.
+func IsKubeDNS(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
+		return strings.Contains(c.Image[strings.LastIndexByte(c.Image, '/')+1:], "k8s-dns-kube-dns")
 	})
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -98,7 +100,11 @@ func TestIsKubeDNS(t *testing.T) {
 		"registry.example.com/k8s-dns-kube-dns-mirror/coredns:v1.15.0":                           false,
 		"registry.k8s.io/dns/k8s-dns-node-cache:1.26.8":                                          false,
 	} {
-		if got := IsKubeDNS(strings.Fields(images)...); got != want {
+		pod := &corev1.Pod{}
+		for _, image := range strings.Fields(images) {
+			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Image: image})
+		}
+		if got := IsKubeDNS(pod); got != want {
 			t.Errorf("%s: %v", images, got)
 		}
 	}
