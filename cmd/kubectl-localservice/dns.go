@@ -44,9 +44,9 @@ func (c *cluster) askDNS(ctx context.Context, lists []*diagnose.NodeList, flags 
 	known := "kubernetes.default.svc." + flags.clusterDomain // It exists in every cluster.
 	replies := map[string]*diagnose.DNSReply{known: {}}
 	for _, list := range lists {
-		for i := range list.Items {
-			if name := list.Items[i].DNSName; name != "" {
-				replies[name] = &diagnose.DNSReply{}
+		for _, n := range list.Items {
+			if n.DNSName != "" {
+				replies[n.DNSName] = &diagnose.DNSReply{}
 			}
 		}
 	}

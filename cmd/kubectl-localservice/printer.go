@@ -83,9 +83,9 @@ func (p *nodesPrinter) print(lists []*diagnose.NodeList) (err error) {
 	case p.format == "name":
 		for _, list := range lists {
 			var services []string
-			for i := range list.Items {
-				if list.Items[i].HasService {
-					services = append(services, list.Items[i].Service)
+			for _, n := range list.Items {
+				if n.HasService {
+					services = append(services, n.Service)
 				}
 			}
 			for _, service := range slices.Compact(services) { // With mode Hostnames, all names have the same one.
@@ -154,8 +154,8 @@ func (p *nodesPrinter) printTable(lists []*diagnose.NodeList) error {
 		case p.name == "":
 			prefix = list.LocalService + " on "
 		}
-		for i := range list.Items {
-			rows = append(rows, row{list, &list.Items[i], prefix})
+		for _, n := range list.Items {
+			rows = append(rows, row{list, n, prefix})
 		}
 	}
 	if len(rows) > 0 {

@@ -150,8 +150,8 @@ func named(ls *v1alpha1.LocalService, list *diagnose.NodeList, node string) (*di
 	if ls.Spec.GroupBy != "" {
 		what = "group of nodes " + node
 	}
-	for i := range list.Items {
-		if n := &list.Items[i]; n.Node == node && n.HasService {
+	for _, n := range list.Items {
+		if n.Node == node && n.HasService {
 			return n, nil
 		} else if n.Node == node {
 			what += ": " + n.Message
@@ -170,9 +170,9 @@ func nodesWithName(ctx context.Context, c *cluster, args []string) (nodes []stri
 	if err != nil {
 		return nil, err
 	}
-	for i := range list.Items {
-		if list.Items[i].HasService {
-			nodes = append(nodes, list.Items[i].Node)
+	for _, n := range list.Items {
+		if n.HasService {
+			nodes = append(nodes, n.Node)
 		}
 	}
 	return nodes, nil

@@ -119,11 +119,11 @@ func (o *objects) details(ctx context.Context, column, row string) *view.Details
 	}
 	ls := object.(*v1alpha1.LocalService)
 	list := o.list(ctx, ls, o.input(ls.Namespace))
-	i := slices.IndexFunc(list.Items, func(n diagnose.Node) bool { return view.Row(list, &n) == row })
+	i := slices.IndexFunc(list.Items, func(n *diagnose.Node) bool { return view.Row(list, n) == row })
 	if i < 0 {
 		return nil
 	}
-	n := &list.Items[i]
+	n := list.Items[i]
 	d := &view.Details{Node: n, Pods: []view.Pod{}, Events: []view.Event{}}
 	for _, known := range n.Pods {
 		if object, found, _ := o.pods.GetIndexer().GetByKey(ls.Namespace + "/" + known.Name); found {

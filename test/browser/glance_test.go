@@ -35,7 +35,7 @@ func troubled(nodes int) *view.Matrix {
 	zones := &diagnose.NodeList{Namespace: "default", LocalService: longName, GroupBy: "topology.kubernetes.io/zone",
 		Summary: diagnose.Summary{Nodes: 3, Answering: 3, Status: "NameTaken", Problem: "the name is taken"}}
 	for _, zone := range []string{"eu-west-1a", "eu-west-1b", "eu-west-1c"} {
-		zones.Items = append(zones.Items, diagnose.Node{Node: zone, Hostname: zone,
+		zones.Items = append(zones.Items, &diagnose.Node{Node: zone, Hostname: zone,
 			Endpoints: diagnose.Endpoints{Ready: 2, Total: 2}, Finding: diagnose.Finding{State: diagnose.Healthy}})
 	}
 	m.Columns["default/"+longName] = view.NewColumn(zones)
@@ -353,7 +353,7 @@ func TestPhoneTurned(t *testing.T) {
 	m := &view.Matrix{Status: view.Status{Loaded: true}, Columns: map[string]*view.Column{}}
 	for _, namespace := range []string{"default", "hostnames", "shop"} {
 		m.Columns[namespace+"/localservice-app"] = view.NewColumn(&diagnose.NodeList{Namespace: namespace,
-			LocalService: "localservice-app", Items: []diagnose.Node{{Node: "k8s01",
+			LocalService: "localservice-app", Items: []*diagnose.Node{{Node: "k8s01",
 				Finding: diagnose.Finding{State: diagnose.Empty}}}})
 	}
 	page := browser.Open(t, serveNamespace(t, "", m).URL(), 390, 844)

@@ -24,9 +24,9 @@ func columns(names, nodes int, change func(column, node int, n *diagnose.Node)) 
 	for c := range names {
 		list := &diagnose.NodeList{Namespace: "default", LocalService: fmt.Sprintf("app-%02d", c)}
 		for i := range nodes {
-			n := diagnose.Node{Node: fmt.Sprintf("n%04d", i), Endpoints: diagnose.Endpoints{Ready: 1, Total: 1},
+			n := &diagnose.Node{Node: fmt.Sprintf("n%04d", i), Endpoints: diagnose.Endpoints{Ready: 1, Total: 1},
 				Finding: diagnose.Finding{State: diagnose.Healthy}}
-			change(c, i, &n)
+			change(c, i, n)
 			list.Items = append(list.Items, n)
 			list.Summary.Nodes++
 			list.Summary.Answering += min(n.Endpoints.Ready, 1)
@@ -209,7 +209,7 @@ func TestKeyboard(t *testing.T) {
 func TestHostileText(t *testing.T) {
 	t.Parallel()
 	list := &diagnose.NodeList{Namespace: "default", LocalService: hostile, Message: hostile, GroupBy: hostile}
-	list.Items = []diagnose.Node{
+	list.Items = []*diagnose.Node{
 		{Node: hostile, Hostname: "x", Finding: found(diagnose.Down, diagnose.PodsNotReady, hostile, "")},
 		{Node: "__proto__", Finding: found(diagnose.Down, diagnose.PodsNotReady, hostile, "")}}
 	matrix := withProblem(hostile, map[string]*view.Column{

@@ -70,15 +70,14 @@ func AddDNS(list *NodeList, server DNSServer, replies map[string]*DNSReply) {
 	}
 	list.DNS = &server
 	nodesOf := map[string][]string{} // by address
-	for i := range list.Items {
-		n := &list.Items[i]
+	for _, n := range list.Items {
 		for _, address := range slices.Concat(n.DNSAddresses, n.Addresses) {
 			nodesOf[address] = append(nodesOf[address], n.Node)
 		}
 	}
-	for i := range list.Items {
-		if reply := replies[list.Items[i].DNSName]; reply != nil {
-			list.Items[i].DNS = list.Items[i].compareDNS(reply, nodesOf)
+	for _, n := range list.Items {
+		if reply := replies[n.DNSName]; reply != nil {
+			n.DNS = n.compareDNS(reply, nodesOf)
 		}
 	}
 }

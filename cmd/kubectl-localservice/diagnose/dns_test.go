@@ -49,7 +49,7 @@ func TestCompareDNS(t *testing.T) {
 			DNSAnswer{Result: DNSNoAnswer, Addresses: both, Message: "no answer from DNS, the server says SERVFAIL"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			list := &NodeList{Items: []Node{
+			list := &NodeList{Items: []*Node{
 				{Node: "n1", DNSName: "n1", DNSAddresses: c.expected, Addresses: both},
 				{Node: "n2", DNSName: "n2", DNSAddresses: []string{"10.0.0.3"}},
 			}}
@@ -70,7 +70,7 @@ func TestCompareDNS(t *testing.T) {
 
 // TestDNSOutdated: of a name that does not follow its pods, nobody knows what DNS should answer.
 func TestDNSOutdated(t *testing.T) {
-	list := &NodeList{Items: []Node{{Node: "n1", DNSName: "n1", Finding: Finding{Reason: EndpointsOutdated}}}}
+	list := &NodeList{Items: []*Node{{Node: "n1", DNSName: "n1", Finding: Finding{Reason: EndpointsOutdated}}}}
 	AddDNS(list, DNSServer{}, map[string]*DNSReply{"n1": {Addresses: []string{"10.0.0.9"}, Code: "NOERROR"}})
 	if got := list.Items[0].DNS; got.Result != DNSOtherAddresses || got.Message != "DNS answers 10.0.0.9" {
 		t.Errorf("%+v", got)

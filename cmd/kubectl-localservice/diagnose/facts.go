@@ -79,7 +79,7 @@ type facts struct {
 // name holds the facts about one name of a LocalService, or about a node that has none. Its Node is the result.
 type name struct {
 	*facts
-	Node
+	*Node
 
 	on      []*corev1.Node // the node, or those of the group
 	rival   string         // the node that has the name that this one wants, "" for none

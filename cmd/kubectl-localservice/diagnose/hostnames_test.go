@@ -161,12 +161,12 @@ func TestGroups(t *testing.T) {
 		on("n1", anEndpoint("z", "10.0.0.1", true)), on("n3", anEndpoint("y", "10.0.0.3", true)),
 		on("a", anEndpoint("w", "10.0.0.4", true)))
 	in.Pods = []*corev1.Pod{aPod("z", "n1"), aPod("y", "n3"), aPod("w", "a")}
-	item := func(n Node, podNames ...string) Node {
+	item := func(n Node, podNames ...string) *Node {
 		n.DNSAddresses = n.Addresses // The Service is headless.
 		for i := 0; i < len(podNames); i += 2 {
 			n.Pods = append(n.Pods, Pod{Name: podNames[i], Ready: true, NodeLabel: podNames[i+1]})
 		}
-		return n
+		return &n
 	}
 	nameless := Finding{Reason: NodeWithoutName, State: Empty,
 		Cause: "the node has no label zone (spec.groupBy), and so no name"}
@@ -176,7 +176,7 @@ func TestGroups(t *testing.T) {
 	for _, f := range []*Finding{&nameless, &empty, &none} {
 		f.Message = f.Cause
 	}
-	want := []Node{
+	want := []*Node{
 		item(Node{Node: "Y.1", Hostname: "y-1-pzdwrni43z", Service: "demo", Finding: none, HasService: true,
 			DNSName: "y-1-pzdwrni43z.demo.default.svc.cluster.local"}),
 		item(Node{Node: "x", Hostname: "x", Service: "demo", DNSName: "x.demo.default.svc.cluster.local", Finding: well,

@@ -34,7 +34,7 @@ type NodeList struct {
 	Controller string `json:"controller"`
 	// DNS is the server that was asked for the names, nil if none was.
 	DNS   *DNSServer `json:"dns,omitempty"`
-	Items []Node     `json:"items"`
+	Items []*Node    `json:"items"`
 }
 
 // Key returns the LocalService as <namespace>/<name>.
@@ -181,8 +181,8 @@ type Pod struct {
 }
 
 // newNode returns a node about which nothing is known. Its lists are [] in JSON, not null.
-func newNode(node, hostname string) Node {
-	return Node{Node: node, Hostname: hostname, Addresses: []string{}, DNSAddresses: []string{}, Ports: []Port{},
+func newNode(node, hostname string) *Node {
+	return &Node{Node: node, Hostname: hostname, Addresses: []string{}, DNSAddresses: []string{}, Ports: []Port{},
 		LoadBalancer: []string{}, Pods: []Pod{}, Finding: Finding{State: Healthy}}
 }
 
@@ -195,7 +195,7 @@ func Nodes(in Input) *NodeList {
 		LocalService: in.LocalService.Name,
 		Mode:         cmp.Or(in.LocalService.Spec.Mode, v1alpha1.ModeServices),
 		Summary:      Summary{Status: f.ready.Reason},
-		Items:        []Node{}, // [] in JSON, not null
+		Items:        []*Node{}, // [] in JSON, not null
 	}
 	if f.hostnames != nil {
 		list.GroupBy = in.LocalService.Spec.GroupBy
@@ -252,25 +252,24 @@ func complete(n *name) {
 
 // Changes returns the items of a list that differ from those in the list before, which may be nil; with onlyProblems,
 // only those with a problem, and those that had one. Names that are gone come last, as items with the reason NameGone.
-func Changes(before, now *NodeList, onlyProblems bool) []Node {
+func Changes(before, now *NodeList, onlyProblems bool) []*Node {
 	before = cmp.Or(before, &NodeList{})
-	were, changes := map[string]*Node{}, []Node{} // [] in JSON, not null
-	for i := range before.Items {
-		were[before.Items[i].id()] = &before.Items[i]
+	were, changes := map[string]*Node{}, []*Node{} // [] in JSON, not null
+	for _, n := range before.Items {
+		were[n.id()] = n
 	}
-	for i := range now.Items {
-		n := &now.Items[i]
+	for _, n := range now.Items {
 		was := were[n.id()]
 		delete(were, n.id())
 		if onlyProblems && n.Problems() == "" && (was == nil || was.Problems() == "") {
 			continue
 		}
 		if was == nil || !reflect.DeepEqual(was, n) {
-			changes = append(changes, *n)
+			changes = append(changes, n)
 		}
 	}
-	for i := range before.Items {
-		if n := before.Items[i]; were[n.id()] != nil {
+	for _, n := range before.Items {
+		if were[n.id()] != nil {
 			gone := newNode(n.Node, n.Hostname)
 			gone.Service, gone.DNSName = n.Service, n.DNSName
 			gone.Finding = Finding{Reason: NameGone, State: Empty, Cause: nameGone, Message: nameGone}

@@ -222,7 +222,7 @@ func TestReasons(t *testing.T) {
 func TestRivals(t *testing.T) {
 	for _, changes := range [][]func(*v1alpha1.LocalService){nil, {hostnamesMode}} {
 		items := listOf(t, Input{LocalService: localService(changes...), Nodes: nodesWith("x.y", "x-y")}).Items
-		slices.SortFunc(items, func(a, b Node) int { return strings.Compare(a.Node, b.Node) })
+		slices.SortFunc(items, func(a, b *Node) int { return strings.Compare(a.Node, b.Node) })
 		const want = "the name is that of node x-y; select only one of the two nodes"
 		if items[0].Reason == NameConflict || items[0].Service == "" || items[1].Reason != NameConflict ||
 			items[1].Service != "" || items[1].Message != want {

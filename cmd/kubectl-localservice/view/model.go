@@ -114,8 +114,7 @@ func NewColumn(list *diagnose.NodeList) *Column {
 	c := &Column{Namespace: list.Namespace, Name: list.LocalService, Mode: list.Mode, GroupBy: list.GroupBy,
 		Summary: list.Summary, Told: list.Summary.Told, Message: cmp.Or(list.Controller, list.Message),
 		Cells: make(map[string]*Cell, len(list.Items))}
-	for i := range list.Items {
-		n := &list.Items[i]
+	for _, n := range list.Items {
 		c.Cells[Row(list, n)] = &Cell{n.Finding, n.Endpoints}
 	}
 	return c

@@ -15,12 +15,12 @@ import (
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
 )
 
-func list(name, groupBy string, items ...diagnose.Node) *diagnose.NodeList {
+func list(name, groupBy string, items ...*diagnose.Node) *diagnose.NodeList {
 	return &diagnose.NodeList{Namespace: "default", LocalService: name, Mode: "Services", GroupBy: groupBy,
 		Items: items}
 }
 
-func item(node string, ready, total int, reason diagnose.Reason) diagnose.Node {
+func item(node string, ready, total int, reason diagnose.Reason) *diagnose.Node {
 	finding := diagnose.Finding{Reason: reason, State: diagnose.Healthy}
 	switch {
 	case reason == diagnose.NodeWithoutName:
@@ -30,7 +30,7 @@ func item(node string, ready, total int, reason diagnose.Reason) diagnose.Node {
 	case reason != "":
 		finding.State, finding.Cause = diagnose.Down, "exit code 1"
 	}
-	return diagnose.Node{Node: node, Endpoints: diagnose.Endpoints{Ready: ready, Total: total}, Finding: finding}
+	return &diagnose.Node{Node: node, Endpoints: diagnose.Endpoints{Ready: ready, Total: total}, Finding: finding}
 }
 
 func matrix(lists ...*diagnose.NodeList) *Matrix {
