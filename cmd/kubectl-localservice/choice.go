@@ -36,22 +36,23 @@ func (c *choice) addTo(cmd *cobra.Command, p *plugin, run func(context.Context) 
 	cmd.Flags().BoolVarP(&c.allNamespaces, "all-namespaces", "A", false, "Show the LocalServices of all namespaces.")
 }
 
-// objects returns the sources of what is chosen and, of one LocalService, that.
-func (p *plugin) objects(ctx context.Context, chosen *choice) (o *objects, ls *v1alpha1.LocalService, err error) {
+// objects returns the sources of what is chosen.
+func (p *plugin) objects(ctx context.Context, chosen *choice) (*objects, error) {
 	c, err := p.connect()
+	var one *v1alpha1.LocalService
 	switch {
 	case err != nil:
-		return nil, nil, err
+		return nil, err
 	case chosen.allNamespaces && chosen.name != "":
-		return nil, nil, errors.New("a name is one of a namespace: leave out either the name or -A")
+		return nil, errors.New("a name is one of a namespace: leave out either the name or -A")
 	case chosen.allNamespaces:
 		c.namespace = metav1.NamespaceAll
 	case chosen.name != "":
-		if ls, err = c.localService(ctx, chosen.name); err != nil {
-			return nil, nil, err
+		if one, err = c.localService(ctx, chosen.name); err != nil {
+			return nil, err
 		}
 	}
-	return c.newObjects(chosen.name, chosen.clusterDomain), ls, nil
+	return c.newObjects(one, chosen.clusterDomain), nil
 }
 
 // warnOfNodes says what somebody does not see who may not list nodes.

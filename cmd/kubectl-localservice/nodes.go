@@ -89,14 +89,14 @@ func (p *plugin) nodes(ctx context.Context, flags *nodesFlags) error {
 	if err != nil {
 		return err
 	}
-	o, ls, err := p.objects(ctx, &flags.choice)
+	o, err := p.objects(ctx, &flags.choice)
 	if err != nil {
 		return err
 	}
 	if flags.watch {
 		return printer.watchNodes(ctx, o)
 	}
-	if err := o.read(ctx, ls); err != nil {
+	if err := o.read(ctx); err != nil {
 		return err
 	}
 	p.warnOfNodes(o)

@@ -47,6 +47,7 @@ const (
 type objects struct {
 	*cluster
 
+	one           *v1alpha1.LocalService // as the command found it; nil for all
 	clusterDomain string
 	allNodes      bool // may be listed
 	withPods      bool
@@ -75,13 +76,13 @@ type snapshot struct {
 	lists []*diagnose.NodeList
 }
 
-// newObjects makes the sources for one LocalService of the namespace or, without a name, for all.
-func (c *cluster) newObjects(name, clusterDomain string) *objects {
-	o := &objects{cluster: c, clusterDomain: clusterDomain, allNodes: true, withPods: true,
+// newObjects makes the sources for one LocalService or, with nil, for all of the namespace.
+func (c *cluster) newObjects(one *v1alpha1.LocalService, clusterDomain string) *objects {
+	o := &objects{cluster: c, one: one, clusterDomain: clusterDomain, allNodes: true, withPods: true,
 		wake: make(chan struct{}, 1), problems: map[string]string{}, around: utilcache.NewExpiring()}
 	only := metav1.ListOptions{}
-	if name != "" {
-		only.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+	if one != nil {
+		only.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, one.Name).String()
 	}
 	o.localServices = newSource(o, "localservices", &v1alpha1.LocalService{}, c.localServices,
 		c.localServices.LocalserviceV1alpha1().LocalServices(c.namespace), only)
@@ -158,8 +159,8 @@ func (o *objects) sources() []*source {
 	return sources
 }
 
-// read lists everything once: one LocalService, which is known already, or with nil all of the namespace.
-func (o *objects) read(ctx context.Context, ls *v1alpha1.LocalService) error {
+// read lists everything once.
+func (o *objects) read(ctx context.Context) error {
 	var reading sync.WaitGroup
 	defer reading.Wait()
 	if o.withPods { // Only they are diagnosed.
@@ -167,11 +168,11 @@ func (o *objects) read(ctx context.Context, ls *v1alpha1.LocalService) error {
 	}
 	return o.each(func(s *source) error {
 		opts := metav1.ListOptions{}
-		if ls != nil && s == o.localServices {
-			return s.GetIndexer().Add(ls)
+		if o.one != nil && s == o.localServices {
+			return s.GetIndexer().Add(o.one)
 		}
-		if ls != nil && s == o.pods {
-			opts.LabelSelector = selectorOf(ls.Spec.Selector).String()
+		if o.one != nil && s == o.pods {
+			opts.LabelSelector = selectorOf(o.one.Spec.Selector).String()
 		}
 		return pager.New(s.ListWithContext).EachListItem(ctx, opts, func(object runtime.Object) error {
 			trimmed, _ := diagnose.Trim(object)

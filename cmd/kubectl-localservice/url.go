@@ -136,9 +136,9 @@ func seeNodes(ls *v1alpha1.LocalService) string {
 
 // namesOf returns the names of a LocalService, without its pods, and the objects that they are made of.
 func (c *cluster) namesOf(ctx context.Context, ls *v1alpha1.LocalService) (*objects, *diagnose.NodeList, error) {
-	o := c.newObjects(ls.Name, "")
+	o := c.newObjects(ls, "")
 	o.withPods = false
-	if err := o.read(ctx, ls); err != nil {
+	if err := o.read(ctx); err != nil {
 		return nil, nil, err
 	}
 	return o, o.list(ctx, ls, o.input(ls.Namespace)), nil

@@ -51,7 +51,7 @@ that for Nodes, the nodes that have a name are shown.`,
 func (p *plugin) view(ctx context.Context, chosen *choice, open bool) error {
 	ctx, cancel := untilInterrupted(ctx)
 	defer cancel()
-	o, _, err := p.objects(ctx, chosen)
+	o, err := p.objects(ctx, chosen)
 	if err != nil {
 		return err
 	}

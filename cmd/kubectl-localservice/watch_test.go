@@ -22,13 +22,12 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
-	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
 // startWatch watches the cluster of a fixture until the test ends.
 func startWatch(t *testing.T, f *fixture) (*objects, <-chan snapshot) {
 	t.Helper()
-	o := f.cluster("default").newObjects("", "cluster.local")
+	o := f.cluster("default").newObjects(nil, "cluster.local")
 	if err := o.check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -72,8 +71,8 @@ func TestFollow(t *testing.T) {
 			}
 			_, reported := startWatch(t, f)
 			first := until(t, reported, func(s snapshot) bool { return s.Loaded })
-			read := f.cluster("default").newObjects("", "cluster.local")
-			if err := read.read(t.Context(), nil); err != nil {
+			read := f.cluster("default").newObjects(nil, "cluster.local")
+			if err := read.read(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(read.lists(t.Context()), first.lists); diff != "" {
@@ -173,13 +172,15 @@ func TestWatchRefused(t *testing.T) {
 func TestChangesPrinted(t *testing.T) {
 	f := newFixture(t)
 	list := func(change func(*diagnose.Input)) []*diagnose.NodeList {
-		o := f.cluster("default").newObjects("demo", "d")
-		if err := o.read(t.Context(), nil); err != nil {
+		c := f.cluster("default")
+		ls, err := c.localService(t.Context(), "demo")
+		o := c.newObjects(ls, "d")
+		if err := errors.Join(err, o.read(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 		in := o.input("default")
 		change(&in)
-		return []*diagnose.NodeList{o.list(t.Context(), inNamespace[v1alpha1.LocalService](o.localServices, "")[0], in)}
+		return []*diagnose.NodeList{o.list(t.Context(), ls, in)}
 	}
 	before := list(func(*diagnose.Input) {})
 	now := list(func(in *diagnose.Input) {
