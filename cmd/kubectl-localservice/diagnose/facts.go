@@ -146,11 +146,6 @@ func sortOut(n *name) {
 	n.terminating = only(n.pods, func(p *pod) bool { return !p.runs && !p.ended })
 }
 
-// only returns the items for which something is true.
-func only[T any](items []T, is func(T) bool) []T {
-	return slices.DeleteFunc(slices.Clone(items), func(item T) bool { return !is(item) })
-}
-
 // unwritten lists the reasons of Ready while something is not written yet.
 var unwritten = []string{v1alpha1.ReasonWriteFailed, v1alpha1.ReasonHostnamesNotPermitted, v1alpha1.ReasonInvalidSpec,
 	v1alpha1.ReasonContested, v1alpha1.ReasonWaiting, v1alpha1.ReasonWritingServices}

@@ -133,13 +133,6 @@ func (n *Node) Name() string { return nameIn(n.Service, n.Hostname) }
 // id tells apart the items of a list: a group of nodes may have the name of a node without one.
 func (n *Node) id() string { return nameIn(n.Node, n.Hostname) }
 
-func nameIn(service, hostname string) string {
-	if hostname == "" {
-		return service
-	}
-	return hostname + "." + service
-}
-
 // WithDNS adds to a text what is wrong with the answer of DNS.
 func (n *Node) WithDNS(text string) string {
 	if n.DNS == nil {
@@ -278,26 +271,3 @@ func Changes(before, now *NodeList, onlyProblems bool) []*Node {
 	}
 	return changes
 }
-
-// Natural compares names as people order them: node-2 comes before node-10.
-func Natural(a, b string) int {
-	for i, j := 0, 0; i < len(a) && j < len(b); {
-		m, n := digits(a[i:]), digits(b[j:])
-		if m == 0 || n == 0 {
-			if a[i] != b[j] {
-				return cmp.Compare(a[i], b[j])
-			}
-			i, j = i+1, j+1
-			continue
-		}
-		x, y := strings.TrimLeft(a[i:i+m], "0"), strings.TrimLeft(b[j:j+n], "0")
-		if c := cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y)); c != 0 {
-			return c
-		}
-		i, j = i+m, j+n
-	}
-	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) // One begins with the other, apart from zeros.
-}
-
-// digits returns how many digits a text begins with.
-func digits(s string) int { return len(s) - len(strings.TrimLeft(s, "0123456789")) }

@@ -167,13 +167,6 @@ func undeclaredPorts(f *facts) string {
 		first(unknown), first(known))
 }
 
-func containerPorts(p *corev1.Pod) (ports []corev1.ContainerPort) {
-	for i := range p.Spec.Containers {
-		ports = append(ports, p.Spec.Containers[i].Ports...)
-	}
-	return ports
-}
-
 // Controller holds what the Lease of the controller shows, the zero value if it could not be read, or if there is none.
 type Controller struct {
 	// Namespace and Name are those of the Lease, and Holder is the pod that holds it.

@@ -225,3 +225,10 @@ func namesItself(p *corev1.Pod, localService string) bool {
 			strings.Contains(text, "}."+localService)
 	})
 }
+
+func containerPorts(p *corev1.Pod) (ports []corev1.ContainerPort) {
+	for i := range p.Spec.Containers {
+		ports = append(ports, p.Spec.Containers[i].Ports...)
+	}
+	return ports
+}

@@ -5,12 +5,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/localservice-dev/local-service-controller/internal/words"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -283,30 +281,4 @@ func noPod(n *name, why string) Finding {
 		f.About = fmt.Sprintf("%d %s", len(waiting), waiting[0].cause)
 	}
 	return f
-}
-
-const (
-	// most is how many items a text lists before it only counts.
-	most = 3
-	// ownLength is how many bytes a text has of what somebody else wrote.
-	ownLength = 300
-)
-
-// first lists the first few items, and counts the rest.
-func first(items []string) string { return words.List(items, most) }
-
-// own makes a line of a text that somebody else wrote.
-func own(text string) string {
-	return words.Cut(words.Printable(strings.Join(strings.Fields(text), " ")), ownLength)
-}
-
-// since says for how long something has been so or, with a zero now, since when; "" if that is not known.
-func since(t metav1.Time, now time.Time) string {
-	switch {
-	case t.Unix() <= 0:
-		return ""
-	case now.IsZero():
-		return "since " + t.UTC().Format(time.DateTime) + " UTC"
-	}
-	return "for " + duration.HumanDuration(max(now.Sub(t.Time), 0))
 }

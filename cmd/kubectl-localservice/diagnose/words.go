@@ -1,0 +1,74 @@
+package diagnose
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/localservice-dev/local-service-controller/internal/words"
+)
+
+const (
+	// most is how many items a text lists before it only counts.
+	most = 3
+	// ownLength is how many bytes a text has of what somebody else wrote.
+	ownLength = 300
+)
+
+// first lists the first few items, and counts the rest.
+func first(items []string) string { return words.List(items, most) }
+
+// own makes a line of a text that somebody else wrote.
+func own(text string) string {
+	return words.Cut(words.Printable(strings.Join(strings.Fields(text), " ")), ownLength)
+}
+
+// since says for how long something has been so or, with a zero now, since when; "" if that is not known.
+func since(t metav1.Time, now time.Time) string {
+	switch {
+	case t.Unix() <= 0:
+		return ""
+	case now.IsZero():
+		return "since " + t.UTC().Format(time.DateTime) + " UTC"
+	}
+	return "for " + duration.HumanDuration(max(now.Sub(t.Time), 0))
+}
+
+// only returns the items for which something is true.
+func only[T any](items []T, is func(T) bool) []T {
+	return slices.DeleteFunc(slices.Clone(items), func(item T) bool { return !is(item) })
+}
+
+func nameIn(service, hostname string) string {
+	if hostname == "" {
+		return service
+	}
+	return hostname + "." + service
+}
+
+// Natural compares names as people order them: node-2 comes before node-10.
+func Natural(a, b string) int {
+	for i, j := 0, 0; i < len(a) && j < len(b); {
+		m, n := digits(a[i:]), digits(b[j:])
+		if m == 0 || n == 0 {
+			if a[i] != b[j] {
+				return cmp.Compare(a[i], b[j])
+			}
+			i, j = i+1, j+1
+			continue
+		}
+		x, y := strings.TrimLeft(a[i:i+m], "0"), strings.TrimLeft(b[j:j+n], "0")
+		if c := cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y)); c != 0 {
+			return c
+		}
+		i, j = i+m, j+n
+	}
+	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) // One begins with the other, apart from zeros.
+}
+
+// digits returns how many digits a text begins with.
+func digits(s string) int { return len(s) - len(strings.TrimLeft(s, "0123456789")) }
