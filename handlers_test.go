@@ -21,8 +21,8 @@ import (
 )
 
 // TestHandlersAddFewKeys: however many objects a tenant has, its events add few keys to the queues, and a hundred
-// events add as many as one. Handlers do not judge: a pod that nothing selects is a key, too. Only Nodes, which no
-// tenant changes, concern all LocalServices.
+// events add as many as one. Services and EndpointSlices that are not ours add none. Handlers do not judge: a pod that
+// nothing selects is a key, too. Only Nodes, which no tenant changes, concern all LocalServices.
 func TestHandlersAddFewKeys(t *testing.T) {
 	const count = 3000
 	dashes := strings.Repeat("d-", 25) + "d"
@@ -45,8 +45,13 @@ func TestHandlersAddFewKeys(t *testing.T) {
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "names", Namespace: "default",
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(names,
 			v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.Kind))}}}
-	objects = append(objects, names, service, testNode("node1"),
-		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: dashes, Namespace: "default"}})
+	objects = append(objects, names, service, testNode("node1"), testSlice("other-node1", true),
+		testSlice("demo0-node1", false))
+	for _, key := range []types.NamespacedName{{Namespace: "default", Name: dashes}, {Namespace: "default",
+		Name: "other-node1"}, {Namespace: "default", Name: "demo0"}, {Namespace: "other", Name: "demo0-node1"}} {
+		objects = append(objects, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace,
+			Name: key.Name}})
+	}
 
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, false, objects...)
@@ -77,7 +82,19 @@ func TestHandlersAddFewKeys(t *testing.T) {
 
 		pod, ls := f.deps.Caches.Pods.Get("default", "p0"), f.deps.Caches.LocalServices.Get("default", "demo0")
 		slice := f.deps.Caches.HostnameSlices.Get("default", "names-0")
-		named, dashed := f.deps.Caches.Services.Get("default", "names"), f.deps.Caches.Services.Get("default", dashes)
+		changed := func(namespace, name string) func() {
+			service := f.deps.Caches.Services.Get(namespace, name)
+			if service == nil {
+				t.Fatalf("there is no Service %s/%s", namespace, name)
+			}
+			return func() { localServices.serviceChanged(service, service) }
+		}
+		named := f.deps.Caches.Services.Get("default", "names")
+		endpoints := f.deps.Caches.EndpointSlices
+		foreign, unready := endpoints.Get("default", "other-node1-x"), endpoints.Get("default", "demo0-node1-x")
+		if foreign == nil || unready == nil {
+			t.Fatal("there are no such endpoints")
+		}
 		node := f.deps.Caches.Nodes.Get("", "node1")
 		selecting := testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.Selector["app"] = "other" })
 		for name, c := range map[string]struct {
@@ -90,7 +107,12 @@ func TestHandlersAddFewKeys(t *testing.T) {
 			"a spec of mode Hostnames":        {func() { hostnames.localServiceChanged(nil, names) }, 1},
 			"an EndpointSlice":                {func() { hostnames.sliceChanged(slice, slice) }, 1},
 			"an EndpointSlice, in the status": {func() { localServices.hostnameSliceChanged(slice, slice) }, 1},
-			"a Service whose name has dashes": {func() { localServices.serviceChanged(dashed, dashed) }, 25},
+			"a Service whose name has dashes": {changed("default", dashes), 25},
+			"a Service of somebody else":      {changed("default", "other-node1"), 0},
+			"a Service without a dash":        {changed("default", "demo0"), 0},
+			"a Service elsewhere":             {changed("other", "demo0-node1"), 0},
+			"endpoints of somebody else":      {func() { localServices.endpointsChanged(foreign, foreign) }, 0},
+			"endpoints that are not ready":    {func() { localServices.endpointsChanged(unready, unready) }, 0},
 			"a Node, in mode Hostnames":       {func() { hostnames.nodeChanged(node, node) }, 1},
 			"a Node":                          {func() { localServices.nodeChanged(nil, node) }, count + 25 + 1},
 		} {
