@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -25,12 +27,37 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// attack is what somebody does who has stolen the controller's token. All are dry runs, which change nothing.
+// attempt is a request that somebody may make. Its body is an object, or a patch as a text.
+type attempt struct {
+	verb, path string
+	body       any
+}
+
+// try makes a dry run of it, which changes nothing.
+func (a *attempt) try(ctx context.Context, with kubernetes.Interface) error {
+	request := with.CoreV1().RESTClient().Verb(a.verb).AbsPath(a.path).Param("dryRun", metav1.DryRunAll)
+	switch body := a.body.(type) {
+	case runtime.Object:
+		request.Body(body)
+	case string:
+		patch := types.MergePatchType
+		if strings.Contains(a.path, "/pods/") { // It merges lists of containers by their names.
+			patch = types.StrategicMergePatchType
+		}
+		request.SetHeader("Content-Type", string(patch)).Body([]byte(body))
+	}
+	return request.Do(ctx).Error()
+}
+
+// in returns the path of the objects in a namespace of the core API.
+func in(namespace string) string { return "/api/v1/namespaces/" + namespace }
+
+// attack is what somebody does who has stolen the controller's token.
 type attack struct {
 	what string
 	// policy ends the name of the policy that refuses it.
 	policy string
-	do     func(ctx context.Context, with kubernetes.Interface) error
+	attempt
 }
 
 // TestStolenToken tries what the roles in artifacts/deploy permit and no controller does, with the token of the
@@ -53,19 +80,19 @@ func TestStolenToken(t *testing.T) {
 		t.Errorf("there are only %d attacks", len(attacks))
 	}
 	for _, attack := range attacks {
-		if err := attack.do(s.Ctx(), thief); err != nil {
+		if err := attack.try(s.Ctx(), thief); err != nil {
 			t.Errorf("%s: it is refused without the guard, too: %v", attack.what, err)
 		}
 	}
 	s.Must(cluster.InstallGuard(s.Ctx()))
 	for _, attack := range attacks {
-		err := attack.do(s.Ctx(), thief)
+		err := attack.try(s.Ctx(), thief)
 		if policy := "local-service-controller-guard-" + attack.policy; err == nil {
 			t.Errorf("%s: it is not refused", attack.what)
 		} else if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "'"+policy+"'") {
 			t.Errorf("%s: not %s refuses it: %v", attack.what, policy, err)
 		}
-		if err := attack.do(s.Ctx(), s.Kube); err != nil {
+		if err := attack.try(s.Ctx(), s.Kube); err != nil {
 			t.Errorf("%s: an administrator may not do it: %v", attack.what, err)
 		}
 	}
@@ -83,56 +110,29 @@ func TestStolenToken(t *testing.T) {
 // testRefusedByRoles tries what no policy has to judge, because the roles do not permit it.
 func (s *scene) testRefusedByRoles(thief kubernetes.Interface) {
 	s.T.Helper()
-	dryRun, all := []string{metav1.DryRunAll}, map[string]func(with kubernetes.Interface) error{}
-	patch := func(subresource, text string) {
-		all["patch pods/"+subresource] = func(with kubernetes.Interface) error {
-			_, err := with.CoreV1().Pods(s.Namespace).Patch(s.Ctx(), "victim", types.StrategicMergePatchType,
-				[]byte(text), metav1.PatchOptions{DryRun: dryRun}, subresource)
-			return err
-		}
-	}
-	patch("ephemeralcontainers", `{"spec":{"ephemeralContainers":[{"name":"shell","image":"evil"}]}}`)
-	patch("status", `{"metadata":{"labels":{"app":"other"}}}`)
-	all["create pods"] = func(with kubernetes.Interface) error {
-		pod := framework.NewPod("new", "", nil)
-		_, err := with.CoreV1().Pods(s.Namespace).Create(s.Ctx(), pod, metav1.CreateOptions{DryRun: dryRun})
-		return err
-	}
-	all["delete pods"] = func(with kubernetes.Interface) error {
-		return with.CoreV1().Pods(s.Namespace).Delete(s.Ctx(), "victim", metav1.DeleteOptions{DryRun: dryRun})
-	}
-	all["patch services/status"] = func(with kubernetes.Interface) error {
-		_, err := with.CoreV1().Services(s.Namespace).Patch(s.Ctx(), "victim", types.MergePatchType,
-			[]byte(`{"status":{"conditions":[{"type":"A","status":"True","reason":"B","message":"",
-				"lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`),
-			metav1.PatchOptions{DryRun: dryRun}, "status")
-		return err
-	}
-	all["delete all services"] = func(with kubernetes.Interface) error {
-		return with.CoreV1().RESTClient().Delete().Namespace(s.Namespace).Resource("services").
-			Param("dryRun", metav1.DryRunAll).Do(s.Ctx()).Error()
-	}
-	all["list secrets"] = func(with kubernetes.Interface) error {
-		_, err := with.CoreV1().Secrets(s.Namespace).List(s.Ctx(), metav1.ListOptions{})
-		return err
-	}
-	all["delete the guard"] = func(with kubernetes.Interface) error {
-		return with.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(s.Ctx(),
-			"local-service-controller-guard-services", metav1.DeleteOptions{DryRun: dryRun})
-	}
 	lease, err := s.Kube.CoordinationV1().Leases(framework.ControllerNamespace).Create(s.Ctx(),
 		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "somebody"}}, metav1.CreateOptions{})
 	s.Must(err)
-	all["take somebody's Lease"] = func(with kubernetes.Interface) error {
-		_, err := with.CoordinationV1().Leases(framework.ControllerNamespace).Update(s.Ctx(), lease,
-			metav1.UpdateOptions{DryRun: dryRun})
-		return err
-	}
-	for what, try := range all {
-		if err := try(thief); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "cannot") {
+	core := in(s.Namespace)
+	for what, attempt := range map[string]attempt{
+		"patch pods/ephemeralcontainers": {"PATCH", core + "/pods/victim/ephemeralcontainers",
+			`{"spec":{"ephemeralContainers":[{"name":"shell","image":"evil"}]}}`},
+		"patch pods/status": {"PATCH", core + "/pods/victim/status", `{"metadata":{"labels":{"app":"other"}}}`},
+		"create pods":       {"POST", core + "/pods", framework.NewPod("new", "", nil)},
+		"delete pods":       {"DELETE", core + "/pods/victim", nil},
+		"patch services/status": {"PATCH", core + "/services/victim/status", `{"status":{"conditions":[{"type":"A",
+			"status":"True","reason":"B","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`},
+		"delete all services": {"DELETE", core + "/services", nil},
+		"list secrets":        {"GET", core + "/secrets", nil},
+		"delete the guard": {"DELETE", "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/" +
+			"local-service-controller-guard-services", nil},
+		"take somebody's Lease": {"PUT", "/apis/coordination.k8s.io/v1/namespaces/" + lease.Namespace + "/leases/" +
+			lease.Name, lease},
+	} {
+		if err := attempt.try(s.Ctx(), thief); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "cannot") {
 			s.T.Errorf("%s: the roles do not refuse it: %v", what, err)
 		}
-		if err := try(s.Kube); err != nil {
+		if err := attempt.try(s.Ctx(), s.Kube); err != nil {
 			s.T.Errorf("%s: an administrator may not do it: %v", what, err)
 		}
 	}
@@ -175,11 +175,7 @@ func (s *scene) attacksOnPods() (attacks []attack) {
 	s.CreatePod("waiting", "", map[string]string{"app": "dns"})
 	s.CreatePod("long", nodes[2], map[string]string{"app": "dns"})
 	patch := func(what, pod, text string) {
-		attacks = append(attacks, attack{what, "pods", func(ctx context.Context, with kubernetes.Interface) error {
-			_, err := with.CoreV1().Pods(s.Namespace).Patch(ctx, pod, types.StrategicMergePatchType, []byte(text),
-				metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
-			return err
-		}})
+		attacks = append(attacks, attack{what, "pods", attempt{"PATCH", in(s.Namespace) + "/pods/" + pod, text}})
 	}
 	label := func(value string) string { return fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, nodeLabel, value) }
 	const image = `"spec":{"containers":[{"name":"app","image":"evil"}]}`
@@ -218,7 +214,6 @@ func (s *scene) attacksOnServices() (attacks []attack) {
 	own := s.GetService("demo-" + node)
 	foreign := s.CreateService(framework.NewForeignService("victim", nil))
 	s.CreateService(framework.NewForeignService("similar", map[string]string{v1alpha1.OwnerLabelKey: "similar"}))
-	dryRun := []string{metav1.DryRunAll}
 	refer := func(to metav1.Object, kind, version string) metav1.OwnerReference {
 		return metav1.OwnerReference{APIVersion: version, Kind: kind, Name: to.GetName(), UID: to.GetUID(),
 			Controller: new(true), BlockOwnerDeletion: new(true)}
@@ -226,39 +221,23 @@ func (s *scene) attacksOnServices() (attacks []attack) {
 	ours := func(ls *v1alpha1.LocalService) metav1.OwnerReference {
 		return refer(ls, v1alpha1.Kind, v1alpha1.SchemeGroupVersion.String())
 	}
+	add := func(what, verb, path string, body any) {
+		attacks = append(attacks, attack{what, "services", attempt{verb, path, body}})
+	}
+	services := in(s.Namespace) + "/services"
 	create := func(what string, edit func(*corev1.Service)) {
 		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "demo-new", Namespace: s.Namespace,
 			Labels: own.Labels, Annotations: own.Annotations, OwnerReferences: slices.Clone(own.OwnerReferences)},
 			Spec: corev1.ServiceSpec{Selector: own.Spec.Selector, Ports: own.Spec.Ports}}
 		edit(service)
-		attacks = append(attacks, attack{what, "services", func(ctx context.Context, with kubernetes.Interface) error {
-			_, err := with.CoreV1().Services(s.Namespace).Create(ctx, service, metav1.CreateOptions{DryRun: dryRun})
-			return err
-		}})
+		add(what, "POST", services, service)
 	}
-	patchIn := func(what, namespace, name string, changes ...any) {
-		text := `{"metadata":{},"spec":{}}`
-		if len(changes) > 0 {
-			data, err := json.Marshal(changes[0])
-			s.Must(err)
-			text = string(data)
-		}
-		attacks = append(attacks, attack{what, "services", func(ctx context.Context, with kubernetes.Interface) error {
-			_, err := with.CoreV1().Services(namespace).Patch(ctx, name, types.MergePatchType, []byte(text),
-				metav1.PatchOptions{DryRun: dryRun})
-			return err
-		}})
-	}
-	patch := func(what, name string, change any) { patchIn(what, s.Namespace, name, change) }
-	remove := func(what, namespace, name string) {
-		attacks = append(attacks, attack{what, "services", func(ctx context.Context, with kubernetes.Interface) error {
-			return with.CoreV1().Services(namespace).Delete(ctx, name, metav1.DeleteOptions{DryRun: dryRun})
-		}})
-	}
-	metadata := func(fields map[string]any) map[string]any { return map[string]any{"metadata": fields} }
-	spec := func(fields map[string]any) map[string]any { return map[string]any{"spec": fields} }
-	controlledBy := func(references ...metav1.OwnerReference) map[string]any {
-		return metadata(map[string]any{"ownerReferences": references})
+	patch := func(what, name, text string) { add(what, "PATCH", services+"/"+name, text) }
+	remove := func(what, name string) { add(what, "DELETE", services+"/"+name, nil) }
+	controlledBy := func(references ...metav1.OwnerReference) string {
+		text, err := json.Marshal(references)
+		s.Must(err)
+		return `{"metadata":{"ownerReferences":` + string(text) + `}}`
 	}
 
 	create("a Service of nobody", func(service *corev1.Service) { service.OwnerReferences = nil })
@@ -282,7 +261,9 @@ func (s *scene) attacksOnServices() (attacks []attack) {
 		service.OwnerReferences = append(service.OwnerReferences, other)
 	})
 	create("a name that is no LocalService's", func(service *corev1.Service) { service.Name = "database" })
-	create("a name that only begins like a LocalService's", func(service *corev1.Service) { service.Name = "demonstration" })
+	create("a name that only begins like a LocalService's", func(service *corev1.Service) {
+		service.Name = "demonstration"
+	})
 	create("another host's name", func(service *corev1.Service) {
 		service.Spec = corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "example.com"}
 	})
@@ -296,22 +277,19 @@ func (s *scene) attacksOnServices() (attacks []attack) {
 		service.Finalizers = []string{"example.com/stay"}
 	})
 
-	patch("redirect somebody's Service", "victim", spec(map[string]any{"selector": map[string]string{"app": "evil"}}))
-	patch("change the ports of somebody's Service", "victim",
-		spec(map[string]any{"ports": []map[string]any{{"port": 1234, "targetPort": 4321}}}))
-	patch("annotate somebody's Service", "victim", metadata(map[string]any{"annotations": map[string]string{"a": "b"}}))
-	patch("write somebody's Service unchanged", "victim", map[string]any{})
+	patch("redirect somebody's Service", "victim", `{"spec":{"selector":{"app":"evil"}}}`)
+	patch("change the ports of somebody's Service", "victim", `{"spec":{"ports":[{"port":1234,"targetPort":4321}]}}`)
+	patch("annotate somebody's Service", "victim", `{"metadata":{"annotations":{"a":"b"}}}`)
+	patch("write somebody's Service unchanged", "victim", `{}`)
 	patch("steal a Service", "victim", controlledBy(ours(demo)))
-	patch("steal a Service with our marks", "victim", map[string]any{
-		"metadata": map[string]any{"ownerReferences": []metav1.OwnerReference{ours(demo)},
-			"labels": map[string]string{v1alpha1.OwnerLabelKey: "demo"}},
-		"spec": map[string]any{"selector": map[string]string{nodeLabel: node}}})
+	patch("steal a Service with our marks", "victim", strings.TrimSuffix(controlledBy(ours(demo)), "}}")+
+		fmt.Sprintf(`,"labels":{%q:"demo"}},"spec":{"selector":{%q:%q}}}`, v1alpha1.OwnerLabelKey, nodeLabel, node))
 	patch("steal a Service that has the label only", "similar", controlledBy(ours(demo)))
-	remove("delete somebody's Service", s.Namespace, "victim")
-	remove("delete a Service that has the label only", s.Namespace, "similar")
-	patchIn("redirect the API server's Service", metav1.NamespaceDefault, "kubernetes",
-		spec(map[string]any{"selector": map[string]string{"app": "evil"}}))
-	remove("delete the API server's Service", metav1.NamespaceDefault, "kubernetes")
+	remove("delete somebody's Service", "victim")
+	remove("delete a Service that has the label only", "similar")
+	add("redirect the API server's Service", "PATCH", in(metav1.NamespaceDefault)+"/services/kubernetes",
+		`{"spec":{"selector":{"app":"evil"}}}`)
+	add("delete the API server's Service", "DELETE", in(metav1.NamespaceDefault)+"/services/kubernetes", nil)
 
 	patch("release a Service", own.Name, controlledBy())
 	patch("pass a Service to another LocalService", own.Name, controlledBy(ours(other)))
@@ -319,13 +297,11 @@ func (s *scene) attacksOnServices() (attacks []attack) {
 		metav1.OwnerReference{APIVersion: "v1", Kind: "Service", Name: foreign.Name, UID: foreign.UID}))
 	patch("pass a Service to something else", own.Name, controlledBy(refer(foreign, "Deployment", "apps/v1")))
 	patch("lead a name to another host", own.Name,
-		spec(map[string]any{"type": "ExternalName", "externalName": "example.com", "clusterIP": nil,
-			"clusterIPs": nil}))
-	patch("take the traffic of an address", own.Name, spec(map[string]any{"externalIPs": []string{"192.0.2.1"}}))
+		`{"spec":{"type":"ExternalName","externalName":"example.com","clusterIP":null,"clusterIPs":null}}`)
+	patch("take the traffic of an address", own.Name, `{"spec":{"externalIPs":["192.0.2.1"]}}`)
 	patch("take the address of a load balancer", own.Name,
-		spec(map[string]any{"type": "LoadBalancer", "loadBalancerIP": "192.0.2.1"}))
-	patch("keep a Service from being deleted", own.Name,
-		metadata(map[string]any{"finalizers": []string{"example.com/stay"}}))
+		`{"spec":{"type":"LoadBalancer","loadBalancerIP":"192.0.2.1"}}`)
+	patch("keep a Service from being deleted", own.Name, `{"metadata":{"finalizers":["example.com/stay"]}}`)
 	held := s.GetService("other-" + node)
 	held.Finalizers = []string{"example.com/clean-up"}
 	_, err := s.Kube.CoreV1().Services(s.Namespace).Update(s.Ctx(), held, metav1.UpdateOptions{})
@@ -334,7 +310,7 @@ func (s *scene) attacksOnServices() (attacks []attack) {
 		_, _ = s.Kube.CoreV1().Services(s.Namespace).Patch(context.Background(), held.Name, types.MergePatchType,
 			[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	})
-	patch("skip somebody's clean-up of a Service", held.Name, metadata(map[string]any{"finalizers": nil}))
+	patch("skip somebody's clean-up of a Service", held.Name, `{"metadata":{"finalizers":null}}`)
 	return attacks
 }
 
@@ -344,61 +320,35 @@ func (s *scene) attacksOnSlices() (attacks []attack) {
 	node := s.NodeName("a")
 	s.Create("names", framework.WithHostnames, func(ls *v1alpha1.LocalService) { ls.Spec.Selector = app })
 	s.run("pod", node, "10.1.0.1")
-	sliceOf := func(service string) (slice *discoveryv1.EndpointSlice) {
-		s.Eventually("Service "+service+" has an EndpointSlice with an address", func(ctx context.Context) error {
-			all, err := s.slicesOf(ctx, service)
-			if err != nil || len(all) != 1 || len(all[0].Endpoints) == 0 {
-				return fmt.Errorf("it has %d: %w", len(all), err)
-			}
-			slice = &all[0]
-			return nil
-		})
-		return slice
-	}
-	own := sliceOf("names")
+	own := s.sliceOf("names", 1)
 	target := framework.NewForeignService("target", nil)
 	target.Spec.Selector = app
 	s.CreateService(target)
-	foreign := sliceOf("target")
-	dryRun := []string{metav1.DryRunAll}
-	add := func(what string, do func(ctx context.Context, with kubernetes.Interface) error) {
-		attacks = append(attacks, attack{what, "endpointslices", do})
+	foreign := s.sliceOf("target", 1)
+	slices := "/apis/discovery.k8s.io/v1/namespaces/" + s.Namespace + "/endpointslices"
+	add := func(what, verb, path string, body any) {
+		attacks = append(attacks, attack{what, "endpointslices", attempt{verb, path, body}})
 	}
 	create := func(what string, edit func(*discoveryv1.EndpointSlice)) {
 		slice := own.DeepCopy()
 		slice.Name, slice.UID, slice.ResourceVersion, slice.GenerateName = "new-named", "", "", ""
 		slice.Endpoints[0].Addresses = []string{"192.0.2.1"}
 		edit(slice)
-		add(what, func(ctx context.Context, with kubernetes.Interface) error {
-			client := with.DiscoveryV1().EndpointSlices(s.Namespace)
-			_, err := client.Create(ctx, slice, metav1.CreateOptions{DryRun: dryRun})
-			return err
-		})
+		add(what, "POST", slices, slice)
 	}
 	update := func(what string, of *discoveryv1.EndpointSlice, edit func(*discoveryv1.EndpointSlice)) {
 		slice := of.DeepCopy()
 		slice.ResourceVersion = ""
 		edit(slice)
-		add(what, func(ctx context.Context, with kubernetes.Interface) error {
-			client := with.DiscoveryV1().EndpointSlices(s.Namespace)
-			_, err := client.Update(ctx, slice, metav1.UpdateOptions{DryRun: dryRun})
-			return err
-		})
+		add(what, "PUT", slices+"/"+slice.Name, slice)
 	}
-	remove := func(what, name string) {
-		add(what, func(ctx context.Context, with kubernetes.Interface) error {
-			client := with.DiscoveryV1().EndpointSlices(s.Namespace)
-			return client.Delete(ctx, name, metav1.DeleteOptions{DryRun: dryRun})
-		})
-	}
+	remove := func(what, name string) { add(what, "DELETE", slices+"/"+name, nil) }
 	manage := func(slice *discoveryv1.EndpointSlice, manager string) {
 		slice.Labels[discoveryv1.LabelManagedBy] = manager
 	}
 	// What the labels of an own one would be, but for somebody else's Service.
 	disguise := func(slice *discoveryv1.EndpointSlice) {
-		for key, value := range own.Labels {
-			slice.Labels[key] = value
-		}
+		maps.Copy(slice.Labels, own.Labels)
 		slice.Labels[discoveryv1.LabelServiceName] = "target"
 	}
 
@@ -416,7 +366,9 @@ func (s *scene) attacksOnSlices() (attacks []attack) {
 		delete(slice.Labels, corev1.IsHeadlessService)
 	})
 	create("more addresses that our Service controls", disguise)
-	create("more addresses that nobody controls", func(slice *discoveryv1.EndpointSlice) { slice.OwnerReferences = nil })
+	create("more addresses that nobody controls", func(slice *discoveryv1.EndpointSlice) {
+		slice.OwnerReferences = nil
+	})
 	create("more addresses that a pod controls", func(slice *discoveryv1.EndpointSlice) {
 		slice.OwnerReferences[0].Kind = "Pod"
 	})

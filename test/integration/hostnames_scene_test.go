@@ -69,19 +69,24 @@ func (s *scene) slicesOf(ctx context.Context, service string) ([]discoveryv1.End
 	return list.Items, nil
 }
 
-// published returns the only EndpointSlice of Service demo.
-func (s *scene) published() *discoveryv1.EndpointSlice {
+// sliceOf returns the only EndpointSlice of a Service, once it has at least some addresses.
+func (s *scene) sliceOf(service string, addresses int) (slice *discoveryv1.EndpointSlice) {
 	s.T.Helper()
-	var slice *discoveryv1.EndpointSlice
-	s.Eventually("Service demo has one EndpointSlice", func(ctx context.Context) error {
-		all, err := s.slicesOf(ctx, "demo")
-		if err != nil || len(all) != 1 {
-			return errors.Join(err, fmt.Errorf("it has %d", len(all)))
+	s.Eventually("Service "+service+" has one EndpointSlice with its addresses", func(ctx context.Context) error {
+		all, err := s.slicesOf(ctx, service)
+		if err != nil || len(all) != 1 || len(all[0].Endpoints) < addresses {
+			return fmt.Errorf("it has %d: %w", len(all), err)
 		}
 		slice = &all[0]
 		return nil
 	})
 	return slice
+}
+
+// published returns the only EndpointSlice of Service demo.
+func (s *scene) published() *discoveryv1.EndpointSlice {
+	s.T.Helper()
+	return s.sliceOf("demo", 0)
 }
 
 // names returns the names that Service demo publishes, with their addresses: a=10.1.0.1 is node a of the scene, with a
