@@ -3,8 +3,10 @@ package integration
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -53,39 +55,33 @@ spec: {policyName: no-chosen-user, validationActions: [Deny]}
 // TestInstallOnStrictClusters: clusters with the rules of GKE and of OpenShift accept the pods of the controller.
 func TestInstallOnStrictClusters(t *testing.T) {
 	t.Parallel()
-	file := func(name, content string) string {
-		path := filepath.Join(t.TempDir(), name)
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
+	config := filepath.Join(t.TempDir(), "admission.yaml")
+	if err := os.WriteFile(config, []byte(limitedPriority), 0o600); err != nil {
+		t.Fatal(err)
 	}
 	options := framework.ControlPlane()
-	options.Args = append(options.Args, "--apiserver-flag=--admission-control-config-file="+
-		file("admission.yaml", limitedPriority))
-	cluster := framework.NewCluster(t, options)
-	cluster.RunKubectl(t, "apply", "-f", file("policy.yaml", noChosenUser))
-	refused := func(edit func(*corev1.PodSpec)) error {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: corev1.PodSpec{
-			Containers: []corev1.Container{{Name: "a", Image: "a"}}, SecurityContext: &corev1.PodSecurityContext{}}}
-		edit(&pod.Spec)
-		_, err := cluster.Kube.CoreV1().Pods(metav1.NamespaceDefault).Create(t.Context(), pod,
+	options.Args = append(options.Args, "--apiserver-flag=--admission-control-config-file="+config)
+	s := newScene(t, framework.NewCluster(t, options), "strict")
+	s.Apply(noChosenUser)
+	s.WaitServiceAccount()
+	refused := func(says string, change func(*corev1.Pod)) error {
+		_, err := s.PodClient().Create(t.Context(), framework.NewPod("a", "", nil, change),
 			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if err == nil {
-			return errors.New("a pod was accepted")
+		if err == nil || !strings.Contains(err.Error(), says) {
+			return fmt.Errorf("not so: %s: %v", says, err)
 		}
 		return nil
 	}
-	cluster.Eventually(t, metav1.NamespaceDefault, "the cluster is strict", func(context.Context) error {
-		if err := refused(func(spec *corev1.PodSpec) { spec.SecurityContext.RunAsUser = new(int64(65532)) }); err != nil {
-			return err
-		}
-		return refused(func(spec *corev1.PodSpec) { spec.PriorityClassName = "system-cluster-critical" })
+	s.Eventually("the cluster is strict", func(context.Context) error {
+		return errors.Join(refused("the user is not in the range", func(pod *corev1.Pod) {
+			pod.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: new(int64(65532))}
+		}), refused("insufficient quota", func(pod *corev1.Pod) {
+			pod.Spec.PriorityClassName = "system-cluster-critical"
+		}))
 	})
-	cluster.RunKubectl(t, "apply", "-f",
-		framework.MustModuleFile(t, "artifacts", "deploy", "local-service-controller.yaml"))
-	cluster.Eventually(t, framework.ControllerNamespace, "both pods are accepted", func(ctx context.Context) error {
-		pods, err := cluster.Kube.CoreV1().Pods(framework.ControllerNamespace).List(ctx, metav1.ListOptions{})
+	s.RunKubectl(t, "apply", "-f", framework.MustModuleFile(t, "artifacts", "deploy", "local-service-controller.yaml"))
+	s.Eventually("both pods are accepted", func(ctx context.Context) error {
+		pods, err := s.Kube.CoreV1().Pods(framework.ControllerNamespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
