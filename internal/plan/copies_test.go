@@ -46,82 +46,77 @@ func copies(names *Names) func(apiSlice, ...func(*discoveryv1.EndpointSlice)) ap
 // place.
 func TestCopies(t *testing.T) {
 	ls, base := localService(hostnamesMode), newNames(t)
-	source, published, copyOf := base.Source, base.Published, copies(base)
-	one, two := sourceSlice(source, "s1", "1", "2"), sourceSlice(source, "s2", "3")
-	edited := func(s apiSlice, edit func(*discoveryv1.EndpointSlice)) apiSlice {
+	copyOf := copies(base)
+	one, two := sourceSlice(base.Source, "s1", "1", "2"), sourceSlice(base.Source, "s2", "3")
+	type slice = discoveryv1.EndpointSlice
+	edited := func(s apiSlice, edit ...func(*slice)) apiSlice {
 		out := s.DeepCopy()
-		edit(out)
+		for _, e := range edit {
+			e(out)
+		}
 		return fromAPI(out)
 	}
-	endpoint := func(edit func(*discoveryv1.Endpoint)) func(*discoveryv1.EndpointSlice) {
-		return func(s *discoveryv1.EndpointSlice) { edit(&s.Endpoints[0]) }
+	named := func(name string) func(*slice) { return func(s *slice) { s.Name = name } }
+	managedBy := func(manager string) func(*slice) {
+		return func(s *slice) { s.Labels[discoveryv1.LabelManagedBy] = manager }
 	}
-	renamed := func(e *discoveryv1.Endpoint) { e.Hostname = new("x") }
-	selects := Whole(published, nodeLabelKey).DeepCopy()
-	selects.Spec.Selector = map[string]string{"x": "y"}
-	selecting := kept(selects)
-	const create2, delete2, update1 = "Create s2-named", "Delete s2-named", "Update s1-named"
+	controlledBy := func(kind string, uid types.UID) func(*slice) {
+		return func(s *slice) { s.OwnerReferences[0].Kind, s.OwnerReferences[0].UID = kind, uid }
+	}
+	hinted := func(s *slice) {
+		s.Endpoints[0].Hints = &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: "z"}}}
+	}
+	selecting := func(names *Names) {
+		published := Whole(names.Published, nodeLabelKey).DeepCopy()
+		published.Spec.Selector = map[string]string{"x": "y"}
+		names.Published = kept(published)
+	}
+	const create2, delete2, update1, wait1 = "Create s2-named", "Delete s2-named", "Update s1-named", "Wait s1-named"
 	for name, c := range map[string]struct {
-		slices    []apiSlice
-		source    Service
-		published Service
-		want      []string
-		ready     int // names
+		slices []apiSlice
+		want   []string
+		ready  int          // names
+		edit   func(*Names) // if its Services are not as usual
 	}{
-		"in place":             {[]apiSlice{one, copyOf(one), two, copyOf(two)}, source, published, nil, 3},
-		"missing":              {[]apiSlice{one, copyOf(one), two}, source, published, []string{create2}, 2},
-		"a source is gone":     {[]apiSlice{one, copyOf(one), copyOf(two)}, source, published, []string{delete2}, 3},
-		"all sources are gone": {[]apiSlice{copyOf(one), copyOf(two)}, source, published, nil, 3},
-		"no Service":           {[]apiSlice{one, copyOf(one), two}, source, nil, nil, 0},
-		"no source":            {[]apiSlice{one, copyOf(one), two}, nil, published, nil, 0},
-		"hints": {[]apiSlice{edited(one, endpoint(func(e *discoveryv1.Endpoint) {
-			e.Hints = &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: "z"}}}
-		})), copyOf(one)}, source, published, []string{update1}, 2},
-		"another port": {[]apiSlice{edited(one, func(s *discoveryv1.EndpointSlice) { s.Ports[0].Port = new(int32(9)) }),
-			copyOf(one)}, source, published, []string{update1}, 2},
-		"a hostname was edited": {[]apiSlice{one, copyOf(one, endpoint(renamed))},
-			source, published, []string{update1}, 2},
-		"a label was taken": {[]apiSlice{one, copyOf(one, func(s *discoveryv1.EndpointSlice) {
-			delete(s.Labels, corev1.IsHeadlessService)
-		})}, source, published, []string{update1}, 2},
-		"the manager was changed": {[]apiSlice{one, copyOf(one, func(s *discoveryv1.EndpointSlice) {
-			s.Labels[discoveryv1.LabelManagedBy] = KubernetesSliceManager
-		})}, source, published, []string{"Wait s1-named"}, 0},
-		"its controller was taken": {[]apiSlice{one, copyOf(one, func(s *discoveryv1.EndpointSlice) {
-			s.OwnerReferences = nil
-		})}, source, published, []string{update1}, 2},
-		"in place in one of two": {[]apiSlice{one, copyOf(one, endpoint(renamed)), edited(one,
-			func(s *discoveryv1.EndpointSlice) { s.Name = "s2" }), copyOf(edited(one,
-			func(s *discoveryv1.EndpointSlice) { s.Name = "s2" }))}, source, published, []string{update1}, 3},
-		"of a selector that somebody set": {[]apiSlice{one, copyOf(one), copyOf(two), edited(copyOf(two),
-			func(s *discoveryv1.EndpointSlice) {
-				s.Name, s.Labels[discoveryv1.LabelManagedBy] = "s3", KubernetesSliceManager
-			})}, source, selecting, []string{delete2}, 3},
-		"a label was added": {[]apiSlice{one, copyOf(one, func(s *discoveryv1.EndpointSlice) { s.Labels["x"] = "y" })},
-			source, published, nil, 2},
-		"of a Service that is gone": {[]apiSlice{one, copyOf(one, func(s *discoveryv1.EndpointSlice) {
-			s.OwnerReferences[0].UID = "gone"
-		})}, source, published, []string{"Wait s1-named"}, 0},
-		"without a controller": {[]apiSlice{one, copyOf(one), edited(two, func(s *discoveryv1.EndpointSlice) {
-			s.OwnerReferences[0].Controller = nil
-		})}, source, published, nil, 2},
-		"of another manager": {[]apiSlice{one, copyOf(one), copyOf(two, func(s *discoveryv1.EndpointSlice) {
-			s.Name, s.Labels[discoveryv1.LabelManagedBy] = "demo-mesh", "endpointslice-mesh-controller.cilium.io"
-		})}, source, published, nil, 2},
-		"of another manager, by the name of a copy": {[]apiSlice{one, copyOf(one), two, copyOf(two,
-			func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelManagedBy] = "mesh" })},
-			source, published, []string{"Wait s2-named"}, 2},
-		"mirrored by Kubernetes": {[]apiSlice{one, copyOf(one), copyOf(two, func(s *discoveryv1.EndpointSlice) {
-			s.Labels[discoveryv1.LabelManagedBy] = "endpointslicemirroring-controller.k8s.io"
-			s.OwnerReferences[0].Kind, s.OwnerReferences[0].UID = "Endpoints", "endpoints"
-		})}, source, published, nil, 2},
-		"by hand": {[]apiSlice{one, copyOf(one), edited(two, func(s *discoveryv1.EndpointSlice) {
-			s.Labels[discoveryv1.LabelManagedBy] = "me"
-		})}, source, published, nil, 2},
+		"in place":             {[]apiSlice{one, copyOf(one), two, copyOf(two)}, nil, 3, nil},
+		"missing":              {[]apiSlice{one, copyOf(one), two}, []string{create2}, 2, nil},
+		"a source is gone":     {[]apiSlice{one, copyOf(one), copyOf(two)}, []string{delete2}, 3, nil},
+		"all sources are gone": {[]apiSlice{copyOf(one), copyOf(two)}, nil, 3, nil},
+		"no Service":           {[]apiSlice{one, copyOf(one), two}, nil, 0, func(names *Names) { names.Published = nil }},
+		"no source":            {[]apiSlice{one, copyOf(one), two}, nil, 0, func(names *Names) { names.Source = nil }},
+		"of a selector that somebody set": {[]apiSlice{one, copyOf(one), copyOf(two),
+			copyOf(two, named("s3"), managedBy(KubernetesSliceManager))}, []string{delete2}, 3, selecting},
+		"hints": {[]apiSlice{edited(one, hinted), copyOf(one)}, []string{update1}, 2, nil},
+		"another port": {[]apiSlice{edited(one, func(s *slice) { s.Ports[0].Port = new(int32(9)) }), copyOf(one)},
+			[]string{update1}, 2, nil},
+		"a hostname was edited": {[]apiSlice{one, copyOf(one, renamedTo("x"))}, []string{update1}, 2, nil},
+		"a label was taken": {[]apiSlice{one, copyOf(one, func(s *slice) { delete(s.Labels, corev1.IsHeadlessService) })},
+			[]string{update1}, 2, nil},
+		"a label was added": {[]apiSlice{one, copyOf(one, func(s *slice) { s.Labels["x"] = "y" })}, nil, 2, nil},
+		"the manager was changed": {[]apiSlice{one, copyOf(one, managedBy(KubernetesSliceManager))}, []string{wait1}, 0,
+			nil},
+		"its controller was taken": {[]apiSlice{one, copyOf(one, func(s *slice) { s.OwnerReferences = nil })},
+			[]string{update1}, 2, nil},
+		"in place in one of two": {[]apiSlice{one, copyOf(one, renamedTo("x")), edited(one, named("s2")),
+			copyOf(edited(one, named("s2")))}, []string{update1}, 3, nil},
+		"of a Service that is gone": {[]apiSlice{one, copyOf(one, controlledBy("Service", "gone"))}, []string{wait1}, 0,
+			nil},
+		"without a controller": {[]apiSlice{one, copyOf(one),
+			edited(two, func(s *slice) { s.OwnerReferences[0].Controller = nil })}, nil, 2, nil},
+		"of another manager": {[]apiSlice{one, copyOf(one), copyOf(two, named("demo-mesh"),
+			managedBy("endpointslice-mesh-controller.cilium.io"))}, nil, 2, nil},
+		"of another manager, by the name of a copy": {[]apiSlice{one, copyOf(one), two, copyOf(two, managedBy("mesh"))},
+			[]string{"Wait s2-named"}, 2, nil},
+		"mirrored by Kubernetes": {[]apiSlice{one, copyOf(one), copyOf(two, controlledBy("Endpoints", "endpoints"),
+			managedBy("endpointslicemirroring-controller.k8s.io"))}, nil, 2, nil},
+		"by hand": {[]apiSlice{one, copyOf(one), edited(two, managedBy("me"))}, nil, 2, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			names := NewNames(ls, objects.Named, nil)
-			names.Source, names.Published, names.Slices = c.source, c.published, byName(c.slices...)
+			names.Source, names.Published, names.Slices = base.Source, base.Published, byName(c.slices...)
+			if c.edit != nil {
+				c.edit(names)
+			}
 			out := names.Copies()
 			var got []string
 			for _, change := range out.Changes {

@@ -100,11 +100,7 @@ func (c cluster) run(t testing.TB, template *Template, plan Plan) {
 		case Delete:
 			delete(c, change.Name)
 		case Update, Adopt:
-			patch, err := template.Patch(change.Current, change.Node)
-			if err != nil {
-				t.Fatalf("patch %s: %v", change.Name, err)
-			}
-			c[change.Name] = mergePatch(t, c[change.Name], patch)
+			_, c[change.Name] = patched(t, template, c[change.Name], change.Node)
 		}
 	}
 }

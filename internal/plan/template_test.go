@@ -15,9 +15,13 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// mergePatch applies a merge patch as the API server does.
-func mergePatch(t testing.TB, live *corev1.Service, patch []byte) *corev1.Service {
+// patched returns the patch for the Service of a node, and the Service to which the API server merges it.
+func patched(t testing.TB, tmpl *Template, live *corev1.Service, node string) (string, *corev1.Service) {
 	t.Helper()
+	patch, err := tmpl.Patch(kept(live), node)
+	if err != nil {
+		t.Fatalf("patch %s: %v", live.Name, err)
+	}
 	before, err := json.Marshal(live)
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +36,7 @@ func mergePatch(t testing.TB, live *corev1.Service, patch []byte) *corev1.Servic
 	}
 	out := stored(service)
 	out.UID = live.UID
-	return out
+	return string(patch), out
 }
 
 func TestService(t *testing.T) {
@@ -122,11 +126,7 @@ func TestEveryFieldSettles(t *testing.T) {
 			}
 			switch action {
 			case Update:
-				patch, err := after.Patch(kept(live), "node2")
-				if err != nil {
-					t.Fatal(err)
-				}
-				live = mergePatch(t, live, patch)
+				_, live = patched(t, after, live, "node2")
 			case Replace:
 				live = stored(after.Service("node2"))
 			}
@@ -219,19 +219,16 @@ func TestEveryFieldDrift(t *testing.T) {
 			if action := actionOn(tmpl, live, "node2"); action != Update {
 				t.Fatalf("action %q, want %q", action, Update)
 			}
-			patch, err := tmpl.Patch(kept(live), "node2")
-			if err != nil {
-				t.Fatal(err)
-			}
+			patch, after := patched(t, tmpl, live, "node2")
 			// Each patch has the resource version.
 			rest := strings.NewReplacer(`"metadata":{"resourceVersion":"7"},`, "", `,"resourceVersion":"7"`, "")
-			if got := rest.Replace(string(patch)); got != c.patch || got == string(patch) {
+			if got := rest.Replace(patch); got != c.patch || got == patch {
 				t.Errorf("patch %s\n want %s", patch, c.patch)
 			}
 			if !apiequality.Semantic.DeepEqual(before, live) {
 				t.Error("the cache object was changed")
 			}
-			if action := actionOn(tmpl, mergePatch(t, live, patch), "node2"); action != "" {
+			if action := actionOn(tmpl, after, "node2"); action != "" {
 				t.Errorf("%s again after the patch", action)
 			}
 		})
@@ -302,11 +299,7 @@ func TestEveryFieldServiceMetadata(t *testing.T) {
 		delete(ls.Spec.ServiceMetadata.Labels, "team")
 		ls.Spec.ServiceMetadata.Annotations = nil
 	}))
-	patch, err := after.Patch(kept(live), "node2")
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := mergePatch(t, live, patch)
+	_, got := patched(t, after, live, "node2")
 	wantLabels := map[string]string{"owner": "demo", "vm/rack": "node2", "tier": "cache", "theirs": "x"}
 	wantAnnotations := map[string]string{"localservice.dev/node": "node2",
 		"localservice.dev/applied-metadata": `{"labels":["tier"]}`, "theirs": "y"}
@@ -316,10 +309,7 @@ func TestEveryFieldServiceMetadata(t *testing.T) {
 	none := template(t, localService(func(ls *v1alpha1.LocalService) {
 		ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{}
 	}))
-	if patch, err = none.Patch(kept(got), "node2"); err != nil {
-		t.Fatal(err)
-	}
-	got = mergePatch(t, got, patch)
+	_, got = patched(t, none, got, "node2")
 	if diff := cmp.Diff(map[string]string{"owner": "demo", "vm/rack": "node2", "theirs": "x"}, got.Labels) +
 		cmp.Diff(map[string]string{"localservice.dev/node": "node2", "theirs": "y"}, got.Annotations); diff != "" {
 		t.Errorf("wrong metadata without serviceMetadata (-want +got):\n%s", diff)

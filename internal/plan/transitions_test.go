@@ -88,12 +88,8 @@ func TestAdoptionKeepsOwners(t *testing.T) {
 	idle := ours
 	idle.Controller = nil
 	left.OwnerReferences = []metav1.OwnerReference{idle, theirs}
-	patch, err := tmpl.Patch(kept(left), "node2")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []metav1.OwnerReference{theirs, ours}
-	if diff := cmp.Diff(want, mergePatch(t, left, patch).OwnerReferences); diff != "" {
+	_, adopted := patched(t, tmpl, left, "node2")
+	if diff := cmp.Diff([]metav1.OwnerReference{theirs, ours}, adopted.OwnerReferences); diff != "" {
 		t.Errorf("owners (-want +got):\n%s", diff)
 	}
 }

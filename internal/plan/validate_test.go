@@ -10,6 +10,18 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
+func withLabel(key, value string) func(*v1alpha1.LocalService) {
+	return func(ls *v1alpha1.LocalService) {
+		ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{key: value}}
+	}
+}
+
+func withAnnotation(key, value string) func(*v1alpha1.LocalService) {
+	return func(ls *v1alpha1.LocalService) {
+		ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{Annotations: map[string]string{key: value}}
+	}
+}
+
 func TestNewTemplateRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*v1alpha1.LocalService)
@@ -19,31 +31,17 @@ func TestNewTemplateRefuses(t *testing.T) {
 		"node label":     {func(ls *v1alpha1.LocalService) { ls.Spec.Selector["vm/rack"] = "x" }, "vm/rack"},
 		"long name": {func(ls *v1alpha1.LocalService) { ls.Name = strings.Repeat("x", 53) },
 			"53 characters, of which 52 fit"},
-		"owner label": {func(ls *v1alpha1.LocalService) {
-			ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{"owner": "x"}}
-		}, "owner"},
-		"label of hostnames": {func(ls *v1alpha1.LocalService) {
-			ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{
-				Labels: map[string]string{v1alpha1.HostnamesLabelKey: "x"}}
-		}, v1alpha1.HostnamesLabelKey},
-		"variable for a label that no node can have": {func(ls *v1alpha1.LocalService) {
-			ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{
-				Annotations: map[string]string{"a": "$$( $(NODE_LABEL['a b'])"}}
-		}, `annotations has in a a variable for the label "a b", which no node can have: write $(NODE_LABEL['key'])`},
-		"variable without quotes": {func(ls *v1alpha1.LocalService) {
-			ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{
-				Annotations: map[string]string{"a": "$(NODE_LABEL['a']) $(NODE_LABEL[b])"}}
-		}, `for the label "$(NODE_LABEL[b])"`},
-		"variable that does not end": {func(ls *v1alpha1.LocalService) {
-			ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{"a": "$(NODE_LABEL['b"}}
-		}, `labels has in a a variable for the label "$(NODE_LABEL['b"`},
-		"no value of a label beside a variable": {func(ls *v1alpha1.LocalService) {
-			ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{
-				Labels: map[string]string{"a": "in: $(NODE_LABEL['b'])"}}
-		}, `labels has in a the value "in: $(NODE_LABEL['b'])", which no label can have`},
-		"node label also": {func(ls *v1alpha1.LocalService) {
-			ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{Labels: map[string]string{"vm/rack": "x"}}
-		}, "vm/rack"},
+		"owner label":        {withLabel("owner", "x"), "owner"},
+		"node label also":    {withLabel("vm/rack", "x"), "vm/rack"},
+		"label of hostnames": {withLabel(v1alpha1.HostnamesLabelKey, "x"), v1alpha1.HostnamesLabelKey},
+		"variable for a label that no node can have": {withAnnotation("a", "$$( $(NODE_LABEL['a b'])"),
+			`annotations has in a a variable for the label "a b", which no node can have: write $(NODE_LABEL['key'])`},
+		"variable without quotes": {withAnnotation("a", "$(NODE_LABEL['a']) $(NODE_LABEL[b])"),
+			`for the label "$(NODE_LABEL[b])"`},
+		"variable that does not end": {withLabel("a", "$(NODE_LABEL['b"),
+			`labels has in a a variable for the label "$(NODE_LABEL['b"`},
+		"no value of a label beside a variable": {withLabel("a", "in: $(NODE_LABEL['b'])"),
+			`labels has in a the value "in: $(NODE_LABEL['b'])", which no label can have`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := NewTemplates(localService(c.edit), nodeLabelKey, nil); err == nil ||
@@ -52,10 +50,7 @@ func TestNewTemplateRefuses(t *testing.T) {
 			}
 		})
 	}
-	escaped := localService(func(ls *v1alpha1.LocalService) {
-		ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{Annotations: map[string]string{"a": "$$(NODE_LABEL['b"}}
-	})
-	if _, err := NewTemplates(escaped, nodeLabelKey, nil); err != nil {
+	if _, err := NewTemplates(localService(withAnnotation("a", "$$(NODE_LABEL['b")), nodeLabelKey, nil); err != nil {
 		t.Errorf("an escape: %v", err)
 	}
 	longest := localService(func(ls *v1alpha1.LocalService) { ls.Name = strings.Repeat("x", 52) })

@@ -54,9 +54,7 @@ func TestVariables(t *testing.T) {
 // TestVariablesOfOtherNode: a Service with the values of another node is updated, even if the Services of two nodes
 // have the same Content.
 func TestVariablesOfOtherNode(t *testing.T) {
-	tmpl := template(t, localService(func(ls *v1alpha1.LocalService) {
-		ls.Spec.ServiceMetadata = &v1alpha1.ServiceMetadata{Annotations: map[string]string{"note": "$(NODE_NAME)"}}
-	}))
+	tmpl := template(t, localService(withAnnotation("note", "$(NODE_NAME)")))
 	first, second := stored(tmpl.Service("node1")), stored(tmpl.Service("node2"))
 	second.Annotations["note"] = "node1"
 	c := newCluster(first, second)
@@ -64,11 +62,7 @@ func TestVariablesOfOtherNode(t *testing.T) {
 	if diff := cmp.Diff([]string{"Update demo-node2"}, actions(plan)); diff != "" {
 		t.Fatalf("wrong changes (-want +got):\n%s", diff)
 	}
-	patch, err := tmpl.Patch(kept(second), "node2")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(patch), `"note":"node2"`) {
+	if patch, _ := patched(t, tmpl, second, "node2"); !strings.Contains(patch, `"note":"node2"`) {
 		t.Errorf("patch %s, want the name of node2", patch)
 	}
 }
