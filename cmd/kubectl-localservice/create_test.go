@@ -80,20 +80,17 @@ spec:
 		"--selector app=cache -o name": "\nlocalservice.localservice.dev/cache\n",
 	} {
 		f := newFixture(t)
-		code, stdout, stderr := f.run(t, append([]string{"create", "cache", "--dry-run=client"},
-			strings.Fields(args)...)...)
-		if code != 0 || "\n"+stdout != want || stderr != "" || len(f.localServices.Actions()) > 0 {
-			t.Errorf("%s: %d, got:\n%s\n%s\nwant:%s", args, code, stdout, stderr, want)
+		f.want(t, want[1:], "", append([]string{"create", "cache", "--dry-run=client"}, strings.Fields(args)...)...)
+		if requests := f.localServices.Actions(); len(requests) > 0 {
+			t.Errorf("%s: requests %v", args, requests)
 		}
 	}
 }
 
 func TestCreate(t *testing.T) {
 	f := newFixture(t)
-	code, stdout, stderr := f.run(t, "create", "cache", "-n", "ops", "--selector", "app=cache", "--port", "80:web")
-	if code != 0 || stdout != "localservice.localservice.dev/cache created\n" || stderr != "" {
-		t.Errorf("%d, %q, %q", code, stdout, stderr)
-	}
+	f.want(t, "localservice.localservice.dev/cache created\n", "", "create", "cache", "-n", "ops", "--selector",
+		"app=cache", "--port", "80:web")
 	ls, err := f.localServices.LocalserviceV1alpha1().LocalServices("ops").Get(t.Context(), "cache",
 		metav1.GetOptions{})
 	if err != nil {

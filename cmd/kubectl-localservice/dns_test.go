@@ -114,9 +114,7 @@ func TestDNS(t *testing.T) {
 	const want = `kube-system/kube-dns kube-system/dns-1 false;n1 Answers ["10.96.0.1","fd00::1"] ;n2 Empty [] ;` +
 		`n3 OtherNode ["10.96.0.1"] DNS answers with addresses of another node: 10.96.0.1 of n1;n4 Empty [] ;` +
 		`n5 NoAnswer [] no answer from DNS, the server says SERVFAIL;`
-	if code, stdout, stderr := f.run(t, "nodes", "demo", "--dns", query); code != 0 || stdout != want || stderr != "" {
-		t.Errorf("%d: got:\n%s\n%s\nwant:\n%s", code, stdout, stderr, want)
-	}
+	f.want(t, want, "", "nodes", "demo", "--dns", query)
 	const table = `
 NODE   SERVICE   ENDPOINTS   DNS         REASON
 n1     demo-n1   2/2         Answers     

@@ -144,6 +144,14 @@ func (f *fixture) cluster(namespace string) *cluster {
 		forward: f.forward}
 }
 
+// want executes a command line, which must succeed and print this.
+func (f *fixture) want(t *testing.T, wantOut, wantErr string, args ...string) {
+	t.Helper()
+	if code, stdout, stderr := f.run(t, args...); code != 0 || stdout != wantOut || stderr != wantErr {
+		t.Errorf("%v: exit code %d, got:\n%s%s\nwant:\n%s%s", args, code, stdout, stderr, wantOut, wantErr)
+	}
+}
+
 // wantOutput executes command lines, by what they print. Beside a table, there are lines on stderr; beside what scripts
 // read, there are none.
 func (f *fixture) wantOutput(t *testing.T, besideTables string, outputs map[string]string) {

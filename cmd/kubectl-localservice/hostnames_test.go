@@ -107,18 +107,6 @@ n5     <none>                 0/0         the label zone (spec.groupBy) of the n
 	}
 }
 
-func TestHostnamesWithoutPermission(t *testing.T) {
-	for groupBy, want := range map[string]string{"": "n1:n1 n2:n2 ", "zone": "eu-a:eu-a "} {
-		f := newHostnamesFixture(t, groupBy)
-		fail(&f.kube.Fake, "nodes", forbidden)
-		code, stdout, stderr := f.run(t, "nodes", "demo", "-o", "jsonpath={range.items[*]}{.node}:{.hostname} {end}")
-		if code != 0 || stdout != want ||
-			stderr != "warning: you may not list nodes, so that nodes without a name are not shown\n" {
-			t.Errorf("%d, %q, %q; want %q", code, stdout, stderr, want)
-		}
-	}
-}
-
 func TestHostnamesErrors(t *testing.T) {
 	const see = ": see `kubectl localservice nodes demo -n default`\n"
 	for _, c := range []struct{ groupBy, node, want string }{

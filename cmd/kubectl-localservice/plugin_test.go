@@ -78,14 +78,12 @@ func TestGolden(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if code, stdout, stderr := f.run(t, "nodes", "demo", "-o", "json"); code != 0 || stdout != string(want) {
-			t.Errorf("%s: exit code %d %s: got:\n%s\nwant:\n%s", file, code, stderr, stdout, want)
-		}
-		code, stdout, stderr := f.run(t, "nodes", "demo", "-o", "yaml")
 		asYAML, err := yaml.JSONToYAML(want)
-		if err != nil || code != 0 || stdout != string(asYAML) {
-			t.Errorf("%s as YAML: exit code %d %s: got:\n%s\nwant:\n%s", file, code, stderr, stdout, asYAML)
+		if err != nil {
+			t.Fatal(err)
 		}
+		f.want(t, string(want), "", "nodes", "demo", "-o", "json")
+		f.want(t, string(asYAML), "", "nodes", "demo", "-o", "yaml")
 	}
 }
 
@@ -105,12 +103,11 @@ func TestRequests(t *testing.T) {
 }
 
 func TestNodesWithoutPermission(t *testing.T) {
-	f := newFixture(t)
-	fail(&f.kube.Fake, "nodes", forbidden)
-	code, stdout, stderr := f.run(t, "nodes", "demo", "-o", "jsonpath={.items[*].node}")
-	if code != 0 || stdout != "n1 n2 n3" || stderr != "warning: you may not list nodes, so that nodes without a "+
-		"name are not shown\n" {
-		t.Errorf("%d, %q, %q", code, stdout, stderr)
+	for want, f := range map[string]*fixture{"n1: n2: n3: ": newFixture(t), "n1:n1 n2:n2 ": newHostnamesFixture(t, ""),
+		"eu-a:eu-a ": newHostnamesFixture(t, "zone")} {
+		fail(&f.kube.Fake, "nodes", forbidden)
+		f.want(t, want, "warning: you may not list nodes, so that nodes without a name are not shown\n", "nodes", "demo",
+			"-o", "jsonpath={range.items[*]}{.node}:{.hostname} {end}")
 	}
 }
 
@@ -123,10 +120,7 @@ func TestNoNodes(t *testing.T) {
 		"exist, whose names still work. Correct that or the labels of the nodes: kubectl get nodes " +
 		"--show-labels\n" +
 		"LocalService default/demo: nodes 0, answering 0/0, status WritingServices.\n"
-	code, stdout, stderr := f.run(t, "nodes", "demo")
-	if code != 0 || stdout != "" || stderr != wantErr {
-		t.Errorf("%d, %q, %q", code, stdout, stderr)
-	}
+	f.want(t, "", wantErr, "nodes", "demo")
 }
 
 func TestURL(t *testing.T) {
@@ -159,10 +153,7 @@ func TestURL(t *testing.T) {
 		}
 		f := newFixture(t, service("s-n1", "n1"), slice("s-n1"))
 		f.localServices = fake.NewClientset(ls)
-		code, stdout, stderr := f.run(t, "url", "s", "n1", "--port", c.port)
-		if code != 0 || stdout != c.want+"\n" || stderr != wantErr {
-			t.Errorf("%s: %d, %q, %q; want %q, %q", name, code, stdout, stderr, c.want, wantErr)
-		}
+		f.want(t, c.want+"\n", wantErr, "url", "s", "n1", "--port", c.port)
 	}
 }
 
@@ -239,14 +230,9 @@ ops         demo-10        n3     0/0         no Service; Services are being wri
 		"nodes -n nothing -o jsonpath={.items}":                                  "[]",
 		"nodes -o name":                                                          "service/demo-n1\nservice/demo-n2\nservice/demo-n3\n",
 	} {
-		if code, stdout, stderr := f.run(t, strings.Split(args, " ")...); code != 0 || stdout != want || stderr != "" {
-			t.Errorf("%s: %d, %q, %q; want %q", args, code, stdout, stderr, want)
-		}
+		f.want(t, want, "", strings.Split(args, " ")...)
 	}
-	if code, stdout, stderr := f.run(t, "nodes", "-n", "nothing"); code != 0 || stdout != "" ||
-		stderr != "There is no LocalService here.\n" {
-		t.Errorf("of an empty namespace: %d, %q, %q", code, stdout, stderr)
-	}
+	f.want(t, "", "There is no LocalService here.\n", "nodes", "-n", "nothing")
 }
 
 // TestLineLength: no line of the table is longer than 120 columns.
