@@ -28,31 +28,26 @@ import (
 // TestUninstallKeepsLocalServices: without the annotation, an uninstall would delete the CustomResourceDefinition, and
 // with it all LocalServices.
 func TestUninstallKeepsLocalServices(t *testing.T) {
-	forEveryHelm(t, func(t *testing.T, helm string) {
-		all := mustRender(t, helm, "")
-		checkLabels(t, all)
-		crd := find[*apiextensionsv1.CustomResourceDefinition](t, all)
-		equal(t, "keep", crd.Annotations["helm.sh/resource-policy"])
-	})
+	all := render(t, name, "")
+	checkLabels(t, all)
+	crd := find[*apiextensionsv1.CustomResourceDefinition](t, all)
+	equal(t, "keep", crd.Annotations["helm.sh/resource-policy"])
 }
 
 // TestNotes tests that the notes warn of an image that no registry has, and of no other, and name the plugin.
 func TestNotes(t *testing.T) {
-	forEveryHelm(t, func(t *testing.T, helm string) {
-		for repository, warns := range map[string]bool{
-			"localhost/local-service-controller": true, "registry.example.com/local-service-controller": false,
-		} {
-			values := map[string]any{"image": map[string]any{"repository": repository}}
-			files := must(everyHelm[helm](name, values))
-			notes := files[name+"/templates/NOTES.txt"]
-			if strings.Contains(notes, "cannot be pulled") != warns {
-				t.Errorf("with the image %s, the notes should warn of it: %t\n%s", repository, warns, notes)
-			}
-			if !strings.Contains(notes, "kubectl localservice nodes demo") {
-				t.Errorf("the notes do not name the plugin:\n%s", notes)
-			}
+	for repository, warns := range map[string]bool{
+		"localhost/local-service-controller": true, "registry.example.com/local-service-controller": false,
+	} {
+		files, _ := renderFiles(t, name, "image: {repository: "+repository+"}")
+		notes := files[name+"/templates/NOTES.txt"]
+		if strings.Contains(notes, "cannot be pulled") != warns {
+			t.Errorf("with the image %s, the notes should warn of it: %t\n%s", repository, warns, notes)
 		}
-	})
+		if !strings.Contains(notes, "kubectl localservice nodes demo") {
+			t.Errorf("the notes do not name the plugin:\n%s", notes)
+		}
+	}
 }
 
 // checkLabels checks that everything that selects the pods does.
@@ -98,20 +93,18 @@ func TestRules(t *testing.T) {
 	if err := yaml.UnmarshalStrict(data, &file); err != nil {
 		t.Fatal(err)
 	}
-	forEveryHelm(t, func(t *testing.T, helm string) {
-		rule := find[*monitoringv1.PrometheusRule](t,
-			mustRender(t, helm, "metrics: {prometheusRule: {enabled: true, labels: {a: b}}}"))
-		equal(t, "b", rule.Labels["a"])
-		equal(t, file, rule.Spec)
-		other := find[*monitoringv1.PrometheusRule](t, mustRender(t, helm, "{nameOverride: other, "+
-			"metrics: {prometheusRule: {enabled: true, runbookURL: 'https://example.com/runbooks#'}}}"))
-		for _, rule := range other.Spec.Groups[0].Rules {
-			equal(t, "https://example.com/runbooks#"+strings.ToLower(rule.Alert), rule.Annotations["runbook_url"])
-			if strings.Contains(rule.Expr.String(), name) {
-				t.Errorf("%s selects another job: %s", rule.Alert, rule.Expr.String())
-			}
+	rule := find[*monitoringv1.PrometheusRule](t,
+		render(t, name, "metrics: {prometheusRule: {enabled: true, labels: {a: b}}}"))
+	equal(t, "b", rule.Labels["a"])
+	equal(t, file, rule.Spec)
+	other := find[*monitoringv1.PrometheusRule](t, render(t, name, "{nameOverride: other, "+
+		"metrics: {prometheusRule: {enabled: true, runbookURL: 'https://example.com/runbooks#'}}}"))
+	for _, rule := range other.Spec.Groups[0].Rules {
+		equal(t, "https://example.com/runbooks#"+strings.ToLower(rule.Alert), rule.Annotations["runbook_url"])
+		if strings.Contains(rule.Expr.String(), name) {
+			t.Errorf("%s selects another job: %s", rule.Alert, rule.Expr.String())
 		}
-	})
+	}
 }
 
 // TestRefused has values that cannot work refused before anything is installed.
@@ -135,14 +128,17 @@ func TestRefused(t *testing.T) {
 
 		"metrics: {prometheusRule: {runbookURL: 'https://example.com'}}": "runbookURL",
 	}
-	forEveryHelm(t, func(t *testing.T, helm string) {
-		for values, want := range tests {
-			_, err := render(t, helm, name, values)
-			if err == nil || !strings.Contains(err.Error(), want) {
+	for values, want := range tests {
+		_, errs := renderFiles(t, name, values)
+		for _, err := range errs {
+			if !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: the error is %v, which does not name %s", values, err, want)
 			}
 		}
-	})
+		if len(errs) == 0 {
+			t.Errorf("%s: it is accepted", values)
+		}
+	}
 }
 
 // TestFlags tests that the value flags takes all flags of the controller but those that the chart sets itself, and
@@ -180,21 +176,19 @@ func TestFlags(t *testing.T) {
 func TestNames(t *testing.T) {
 	const everything = `{networkPolicy: {enabled: true}, metrics: {service: {enabled: true},
 		secure: {enabled: true}}}`
-	forEveryHelm(t, func(t *testing.T, helm string) {
-		long := must(render(t, helm, strings.Repeat("x", 53), everything))
-		short := must(render(t, helm, "x", everything))
-		for key := range long {
-			_, name, _ := strings.Cut(key, " ")
-			mayBeLong := strings.HasPrefix(key, "ClusterRole") || strings.HasPrefix(key, "ValidatingAdmissionPolicy")
-			if len(name) > 63 && !mayBeLong {
-				t.Errorf("%s is too long", key)
-			}
-			if short[key] != nil && !strings.HasPrefix(key, "CustomResourceDefinition ") {
-				t.Errorf("two releases both have %s", key)
-			}
+	long := render(t, strings.Repeat("x", 53), everything)
+	short := render(t, "x", everything)
+	for key := range long {
+		_, name, _ := strings.Cut(key, " ")
+		mayBeLong := strings.HasPrefix(key, "ClusterRole") || strings.HasPrefix(key, "ValidatingAdmissionPolicy")
+		if len(name) > 63 && !mayBeLong {
+			t.Errorf("%s is too long", key)
 		}
-		checkLabels(t, long)
-	})
+		if short[key] != nil && !strings.HasPrefix(key, "CustomResourceDefinition ") {
+			t.Errorf("two releases both have %s", key)
+		}
+	}
+	checkLabels(t, long)
 }
 
 // TestPictures: the pictures that the chart shows are in the repository.
@@ -225,21 +219,6 @@ func TestLint(t *testing.T) {
 	}
 }
 
-func forEveryHelm(t *testing.T, test func(t *testing.T, helm string)) {
-	for helm := range everyHelm {
-		t.Run(helm, func(t *testing.T) { test(t, helm) })
-	}
-}
-
-func mustRender(t *testing.T, helm, values string) objects {
-	t.Helper()
-	all, err := render(t, helm, name, values)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
-}
-
 func keys(all objects) []string { return slices.Sorted(maps.Keys(all)) }
 
 func equal(t *testing.T, want, got any) {
@@ -254,9 +233,9 @@ func equal(t *testing.T, want, got any) {
 func TestRolesGrantOnlyWhatTheyName(t *testing.T) {
 	const everything = "{admission: {enabled: true}, metrics: {service: {enabled: true}, " +
 		"serviceMonitor: {enabled: true}}, networkPolicy: {enabled: true}}"
-	check := func(t *testing.T, all objects) {
+	for _, values := range []string{everything, "namespaces: [a, b]"} {
 		rules := 0
-		for key, object := range all {
+		for key, object := range render(t, name, values) {
 			var granted []rbacv1.PolicyRule
 			switch object := object.(type) {
 			case *rbacv1.ClusterRole:
@@ -282,8 +261,4 @@ func TestRolesGrantOnlyWhatTheyName(t *testing.T) {
 			t.Errorf("there are %d rules: have the roles moved?", rules)
 		}
 	}
-	forEveryHelm(t, func(t *testing.T, helm string) {
-		check(t, mustRender(t, helm, everything))
-		check(t, mustRender(t, helm, "namespaces: [a, b]"))
-	})
 }

@@ -40,14 +40,12 @@ func TestGuardIsForTheController(t *testing.T) {
 			return build(t, folder)
 		},
 	}
-	for helm := range everyHelm {
-		for what, values := range map[string]string{
-			"": "", " with another name": "fullnameOverride: other",
-			" with another label": "flags: {node-label-key: example.com/node}",
-			" with namespaces":    "namespaces: [a, b]",
-		} {
-			ways[helm+what] = func(t *testing.T) objects { return mustRender(t, helm, values) }
-		}
+	for what, values := range map[string]string{
+		"": "", " with another name": "fullnameOverride: other",
+		" with another label": "flags: {node-label-key: example.com/node}",
+		" with namespaces":    "namespaces: [a, b]",
+	} {
+		ways["Helm"+what] = func(t *testing.T) objects { return render(t, name, values) }
 	}
 	users := map[string]bool{}
 	for way, objectsOf := range ways {
@@ -93,7 +91,7 @@ func TestGuardIsTheSame(t *testing.T) {
 	}
 	compare(t, guardOf(t, build(t, artifacts+"/deploy")))
 	compare(t, guardOf(t, build(t, artifacts+"/with-admission")))
-	forEveryHelm(t, func(t *testing.T, helm string) { compare(t, guardOf(t, mustRender(t, helm, ""))) })
+	compare(t, guardOf(t, render(t, name, "")))
 }
 
 // guardOf returns the policies of the guard, by name. Each must be in force: with a binding that denies.

@@ -36,8 +36,9 @@ const (
 	namespace   = "local-service-system"
 )
 
-var everyHelm = map[string]func(release string, values map[string]any) (map[string]string, error){
-	"Helm 3": func(release string, values map[string]any) (map[string]string, error) {
+// everyHelm renders the chart with Helm 3 and with Helm 4.
+var everyHelm = []func(release string, values map[string]any) (map[string]string, error){
+	func(release string, values map[string]any) (map[string]string, error) {
 		chart, err := loader3.Load(chartFolder)
 		if err != nil {
 			return nil, err
@@ -49,7 +50,7 @@ var everyHelm = map[string]func(release string, values map[string]any) (map[stri
 		}
 		return engine3.Engine{Strict: true}.Render(chart, all)
 	},
-	"Helm 4": func(release string, values map[string]any) (map[string]string, error) {
+	func(release string, values map[string]any) (map[string]string, error) {
 		chart, err := loader4.Load(chartFolder)
 		if err != nil {
 			return nil, err
@@ -61,6 +62,30 @@ var everyHelm = map[string]func(release string, values map[string]any) (map[stri
 		}
 		return engine4.Engine{Strict: true}.RenderWithContext(context.Background(), chart, all)
 	},
+}
+
+// renderFiles renders the chart with values, as a user writes them. What one Helm makes, the other one must make, too.
+func renderFiles(t *testing.T, release, values string) (map[string]string, []error) {
+	t.Helper()
+	var files map[string]string
+	var errs []error
+	for i, render := range everyHelm {
+		parsed := map[string]any{}
+		if err := yaml.Unmarshal([]byte(values), &parsed); err != nil {
+			t.Fatal(err)
+		}
+		got, err := render(release, parsed)
+		if err != nil {
+			errs = append(errs, err)
+		} else if i > 0 {
+			equal(t, files, got)
+		}
+		files = got
+	}
+	if n := len(errs); n > 0 && n < len(everyHelm) {
+		t.Fatalf("only one Helm refuses %s: %v", values, errs)
+	}
+	return files, errs
 }
 
 // objects are what a rendering or a manifest has, by kind and name, with the namespace if it is not that of the
@@ -128,16 +153,12 @@ func decodeFiles(t *testing.T, files ...string) objects {
 	return found
 }
 
-// render has one Helm render the chart with values, as a user writes them, and decodes all that comes of it.
-func render(t *testing.T, helm, release, values string) (objects, error) {
+// render renders a release of the chart with values, and decodes all that comes of it.
+func render(t *testing.T, release, values string) objects {
 	t.Helper()
-	parsed := map[string]any{}
-	if err := yaml.Unmarshal([]byte(values), &parsed); err != nil {
-		t.Fatal(err)
-	}
-	files, err := everyHelm[helm](release, parsed)
-	if err != nil {
-		return nil, err
+	files, errs := renderFiles(t, release, values)
+	if len(errs) > 0 {
+		t.Fatal(errs)
 	}
 	found := objects{}
 	for file, content := range files {
@@ -148,7 +169,7 @@ func render(t *testing.T, helm, release, values string) (objects, error) {
 			t.Fatalf("%s: %v", file, err)
 		}
 	}
-	return found, nil
+	return found
 }
 
 // find returns the one object of a type, or with a name the one that is called so.

@@ -85,7 +85,7 @@ func TestValues(t *testing.T) {
 				"Role " + name + "-namespaced", "RoleBinding " + name + "-namespaced",
 				"Role " + name + "-hostnames", "RoleBinding " + name + "-hostnames"},
 			check: func(t *testing.T, all objects) {
-				whole := mustRender(t, "Helm 4", "")
+				whole := render(t, name, "")
 				role := func(key string) *rbacv1.Role { return find[*rbacv1.Role](t, objects{key: all[key]}) }
 				// Otherwise the ClusterRole has what each namespace grants, too.
 				rules := slices.Concat(role("Role a/"+name+"-namespaced").Rules,
@@ -290,22 +290,20 @@ serviceAccount: {annotations: {g: h}}
 			},
 		},
 	}
-	forEveryHelm(t, func(t *testing.T, helm string) {
-		standard := keys(mustRender(t, helm, ""))
-		for what, test := range tests {
-			t.Run(what, func(t *testing.T) {
-				all := mustRender(t, helm, test.values)
-				checkLabels(t, all)
-				if !strings.Contains(test.values, "fullnameOverride") {
-					want := slices.DeleteFunc(slices.Concat(standard, test.more),
-						func(key string) bool { return slices.Contains(test.fewer, key) })
-					slices.Sort(want)
-					equal(t, want, keys(all))
-				}
-				if test.check != nil {
-					test.check(t, all)
-				}
-			})
-		}
-	})
+	standard := keys(render(t, name, ""))
+	for what, test := range tests {
+		t.Run(what, func(t *testing.T) {
+			all := render(t, name, test.values)
+			checkLabels(t, all)
+			if !strings.Contains(test.values, "fullnameOverride") {
+				want := slices.DeleteFunc(slices.Concat(standard, test.more),
+					func(key string) bool { return slices.Contains(test.fewer, key) })
+				slices.Sort(want)
+				equal(t, want, keys(all))
+			}
+			if test.check != nil {
+				test.check(t, all)
+			}
+		})
+	}
 }
