@@ -1,24 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 )
-
-func TestTarballIsCopied(t *testing.T) {
-	tarball := filepath.Join(t.TempDir(), "image.tar")
-	must(t, os.WriteFile(tarball, []byte("an image"), 0o600))
-	source, err := parseImageSource("localhost/app:1=" + tarball)
-	must(t, err)
-	var archive bytes.Buffer
-	must(t, source.archive(&archive))
-	if archive.String() != "an image" {
-		t.Errorf("the archive has %q", &archive)
-	}
-}
 
 func TestParseImageSource(t *testing.T) {
 	self, err := os.Executable() // static, as the tests are built with CGO_ENABLED=0
