@@ -449,6 +449,15 @@ func (c *cluster) sent(resource string) (n int) {
 	return n
 }
 
+// wantMessage checks that the message of the condition Ready has a text.
+func (c *cluster) wantMessage(text string) {
+	c.t.Helper()
+	conditions := get[*v1alpha1.LocalService](c, "demo").Status.Conditions
+	if got := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady).Message; !strings.Contains(got, text) {
+		c.t.Errorf("the message of Ready is %q, want %q", got, text)
+	}
+}
+
 // wantReady checks the condition Ready and the numbers, abbreviated.
 func (c *cluster) wantReady(want string) {
 	c.t.Helper()

@@ -180,6 +180,9 @@ func TestHostnames(t *testing.T) {
 		if events := fmt.Sprint(c.recorded()); !strings.Contains(events, "updated 1: demo; the names change") {
 			t.Errorf("events %s", events)
 		}
+		c.label("a", "zone=")
+		settle()
+		c.wantMessage("1 node without the label zone (spec.groupBy), so without a name, and 1 node with an empty value")
 	}, testLocalService(hostnamesMode), testNode("a"), testNode("b.example.com"))
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -19,10 +18,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	core "k8s.io/client-go/testing"
 	componentmetrics "k8s.io/component-base/metrics"
 
-	"github.com/localservice-dev/local-service-controller/internal/app"
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
 	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 	"github.com/localservice-dev/local-service-controller/internal/testing/simulation"
@@ -195,9 +194,9 @@ func TestNodeEvents(t *testing.T) {
 			c.endpoint.Break("nodes", true)
 		}, nil},
 		"recreated at once": {func(c *cluster) { recreate(c, time.Millisecond) }, nil},
-		"recreated later": {func(c *cluster) { recreate(c, 2*reconcile.BatchPeriod) }, []string{"create services demo-node1",
-			"delete services demo-node1", "update localservices/status demo 1/1 Ready",
-			"update localservices/status demo 2/2 Ready"}},
+		"recreated later": {func(c *cluster) { recreate(c, 2*reconcile.BatchPeriod) },
+			[]string{"create services demo-node1", "delete services demo-node1",
+				"update localservices/status demo 1/1 Ready", "update localservices/status demo 2/2 Ready"}},
 	})
 }
 
@@ -259,51 +258,6 @@ func TestLocalServiceEvents(t *testing.T) {
 		}, []string{"update localservices/status demo 2/2 Ready"}},
 		"deleted": {func(c *cluster) { c.remove(testLocalService()) }, nil},
 	})
-}
-
-// TestEventsThatConcernNobody: Services and EndpointSlices that are not ours lead to no sync.
-func TestEventsThatConcernNobody(t *testing.T) {
-	service := func(name string) *corev1.Service {
-		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"},
-			Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone}}
-	}
-	for name, event := range map[string]func(c *cluster){
-		"a Service whose name begins in another way": func(c *cluster) { c.create(service("other-node1")) },
-		"a Service whose name has no dash":           func(c *cluster) { c.create(service("demo")) },
-		"a Service of the same name elsewhere": func(c *cluster) {
-			elsewhere := service("demo-node1")
-			elsewhere.Namespace = "other"
-			c.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other"}}, elsewhere)
-		},
-		"an EndpointSlice of somebody else": func(c *cluster) { c.create(testSlice("other-node1", true)) },
-		"an EndpointSlice without a ready endpoint": func(c *cluster) {
-			c.create(testSlice("demo-node1", false))
-			c.setReady("demo-node1", false, false)
-			c.remove(testSlice("demo-node1"))
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inCluster(t, func(t *testing.T, c *cluster) {
-				syncs := 0
-				c.run(func(deps app.Dependencies) (func(context.Context), error) {
-					controller, err := newLocalServiceController(deps, newWriters(deps))
-					end(t, controller.loop)
-					controller.loop = reconcile.New("counted", deps.Clock,
-						func(ctx context.Context, key types.NamespacedName) error {
-							syncs++
-							return controller.sync(ctx, key)
-						})
-					return func(ctx context.Context) { controller.Run(ctx, 1) }, err
-				})
-				before := syncs
-				event(c)
-				settle()
-				if syncs != before || before == 0 {
-					t.Errorf("%d syncs at the start, and %d in the end", before, syncs)
-				}
-			}, testLocalService())
-		})
-	}
 }
 
 // TestWaitsForItsOwnWrites: until the cache has observed what a sync wrote, nothing else is written for that
@@ -407,7 +361,8 @@ func TestQuotaRaised(t *testing.T) {
 		c.create(&corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "quota"}})
 		limit := func(services int64) {
 			edit(c, "quota", func(quota *corev1.ResourceQuota) {
-				quota.Spec.Hard = corev1.ResourceList{"count/services": *resource.NewQuantity(services, resource.DecimalSI)}
+				room := resource.NewQuantity(services, resource.DecimalSI)
+				quota.Spec.Hard = corev1.ResourceList{"count/services": *room}
 			})
 		}
 		limit(0)
@@ -558,7 +513,7 @@ func TestProgress(t *testing.T) {
 }
 
 // TestStatusReadyNodes: the status counts the nodes whose Service has a ready endpoint, and follows the EndpointSlices,
-// also when the labels of its Service move one to another LocalService.
+// also when the labels of its Service move one to another LocalService. It says which port no container has.
 func TestStatusReadyNodes(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		c.start()
@@ -573,6 +528,7 @@ func TestStatusReadyNodes(t *testing.T) {
 			edit(c, "demo-node1-x", func(s *discoveryv1.EndpointSlice) { s.Labels[v1alpha1.OwnerLabelKey] = owner })
 		}
 		expect("at first", "1/2")
+		c.wantMessage("no container has a port named web")
 		c.setReady("demo-node2", true)
 		expect("the other one is ready", "2/2")
 		belongTo("other")
@@ -581,8 +537,8 @@ func TestStatusReadyNodes(t *testing.T) {
 		expect("it is back", "2/2")
 		c.remove(testSlice("demo-node2"))
 		expect("one is deleted", "1/2")
-	}, testLocalService(), testNode("node1"), testNode("node2"), testSlice("demo-node1", true),
-		testSlice("demo-node2", false))
+	}, testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.Ports[0].TargetPort = intstr.FromString("web") }),
+		testNode("node1"), testNode("node2"), testSlice("demo-node1", true), testSlice("demo-node2", false))
 }
 
 // TestObservedGeneration: a status about one spec does not claim to be about the next one, which was stored while the

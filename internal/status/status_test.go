@@ -164,8 +164,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestNoGroups: if no node has the label of groupBy, the message has its key.
-func TestNoGroups(t *testing.T) {
+// TestGroups: the message has the key of groupBy if no node has that label, and counts nodes that have no name.
+func TestGroups(t *testing.T) {
 	ls := with(v1alpha1.LocalServiceStatus{}, 1)
 	ls.Spec.GroupBy = "example.com/rack"
 	for want, p := range map[string]plan.Plan{
@@ -176,6 +176,15 @@ func TestNoGroups(t *testing.T) {
 		if message := (&report{Plan: &p}).noNodesSelected(ls); !strings.HasPrefix(message, want) {
 			t.Errorf("the message is %q, want %q first", message, want)
 		}
+	}
+	p := plan.Plan{Nodes: 1, InPlace: 2, Ready: 1, IsHostnames: true, Copies: plan.Copies{Sources: 1}, Ungrouped: 1,
+		EmptyGroups: 1}
+	const want = "every name is published, and 1 node without the label example.com/rack (spec.groupBy), so without a " +
+		"name, and 1 node with an empty value of the label example.com/rack"
+	status := Of(ls, &p, &plan.Outcome{})
+	if got := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady).Message; !strings.HasPrefix(got,
+		want) {
+		t.Errorf("the message is %q, want %q first", got, want)
 	}
 }
 
@@ -210,6 +219,11 @@ func TestStatusNamesPorts(t *testing.T) {
 		if !strings.HasPrefix(got, want) {
 			t.Errorf("the message of Ready is %q, want %q", got, want)
 		}
+	}
+	status := Of(ls, &plan.Plan{Nodes: 3, InPlace: 3, Ready: 3, PortNumbers: plan.PortNumbers{}}, &plan.Outcome{})
+	if got := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady).Message; !strings.HasPrefix(got,
+		"every selected node has its Service; no container has a port named web, which targetPort names: ") {
+		t.Errorf("the message of Ready is %q", got)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
@@ -129,7 +131,13 @@ func TestWhatIsMissing(t *testing.T) {
 			"older than the controller: the API server drops fields",
 			`fields=["spec.publishNotReadyAddresses"]`)
 		s.Must(err)
-		s.waitReadySays("older", "may have dropped spec.publishNotReadyAddresses from this LocalService")
+		s.WaitLocalService("older", "says what may be lacking", func(ls *v1alpha1.LocalService) error {
+			message := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionReady).Message
+			if !strings.Contains(message, "may have dropped spec.publishNotReadyAddresses from this LocalService") {
+				return errors.New(message)
+			}
+			return nil
+		})
 		s.MustKubectl("replace", "-f", crd)
 		s.WaitReady("older")
 	})
