@@ -141,10 +141,9 @@ func with(object any, path []string, value any) any {
 func full(t testing.TB, namespace string) []any {
 	var objects []any
 	for _, text := range []string{
-		`{clusterIP: None, selector: {a: a}, nodeSelector: {none: none}, nodeSelectorTerms: [{matchExpressions: [{key: a, operator: In, values: [a]}],
-		  matchFields: [{key: metadata.name, operator: In, values: [a]}]}], ports: [{name: a, port: 80,
-			targetPort: 8080}],
-		  ipFamilies: [IPv4]}`,
+		`{clusterIP: None, selector: {a: a}, nodeSelector: {none: none}, ports: [{name: a, port: 80, targetPort: 8080}],
+		  ipFamilies: [IPv4], nodeSelectorTerms: [{matchExpressions: [{key: a, operator: In, values: [a]}],
+		  matchFields: [{key: metadata.name, operator: In, values: [a]}]}]}`,
 		`{type: LoadBalancer, selector: {a: a}, nodeSelector: {none: none}, ports: [{name: a, port: 80}],
 		  ipFamilies: [IPv4], sessionAffinity: ClientIP, sessionAffinityConfig: {clientIP: {timeoutSeconds: 10}},
 		  loadBalancerSourceRanges: [192.0.2.0/24], serviceMetadata: {labels: {a: a}, annotations: {a: a}}}`,

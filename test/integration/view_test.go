@@ -2,7 +2,6 @@ package integration
 
 import (
 	"fmt"
-	"sync/atomic"
 	"testing"
 
 	"github.com/chromedp/cdproto/input"
@@ -10,15 +9,11 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/test/browser"
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
-
-// viewAddresses counts the addresses of pods.
-var viewAddresses atomic.Int32
 
 const zone = "topology.kubernetes.io/zone"
 
@@ -57,15 +52,21 @@ func newViewScene(t *testing.T, cluster *framework.Cluster) (s *scene, nodes []s
 		"image-cache": {1, 2, 3, 4, 5, 6, 7, 8, 9}, "storage": {1, 3, 5, 7, 9, 11}, "zone-cache": {1, 2, 3, 4, 5, 6}}
 	waits := map[string]string{"log-agent-4": "CrashLoopBackOff", "image-cache-7": "ImagePullBackOff",
 		"zone-cache-2": "ContainerCreating", "dns-cache-12-b": "CreateContainerConfigError"}
+	addresses := 0
+	add := func(name, node, app string) {
+		s.CreatePod(name, node, map[string]string{"app": app})
+		addresses++
+		s.setPodStatus(name, fmt.Sprint("10.1.0.", addresses), waits[name])
+	}
 	for app, on := range pods {
 		if on == nil {
 			on = []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14}
 		}
 		for _, i := range on {
-			s.addPod(fmt.Sprint(app, "-", i), nodes[i-1], app, waits)
+			add(fmt.Sprint(app, "-", i), nodes[i-1], app)
 		}
 	}
-	s.addPod("dns-cache-12-b", nodes[11], "dns-cache", waits)
+	add("dns-cache-12-b", nodes[11], "dns-cache")
 	// An event of the kubelet about the crashing pod, and a cordoned node.
 	event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: "log-agent-4.1", Namespace: s.Namespace},
 		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: "log-agent-4", Namespace: s.Namespace},
@@ -73,18 +74,8 @@ func newViewScene(t *testing.T, cluster *framework.Cluster) (s *scene, nodes []s
 		Count: 12, LastTimestamp: metav1.Now()}
 	_, err = s.Kube.CoreV1().Events(s.Namespace).Create(t.Context(), event, metav1.CreateOptions{})
 	s.Must(err)
-	_, err = s.Kube.CoreV1().Nodes().Patch(t.Context(), nodes[1], types.MergePatchType,
-		[]byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{})
-	s.Must(err)
+	s.PatchNode(nodes[1], `{"spec":{"unschedulable":true}}`)
 	return s, nodes
-}
-
-// addPod adds a pod of an app, and does what its kubelet would.
-func (s *scene) addPod(name, node, app string, waits map[string]string) {
-	s.T.Helper()
-	s.CreatePod(name, node, map[string]string{"app": app})
-	address := viewAddresses.Add(1)
-	s.setPodStatus(name, fmt.Sprintf("10.1.%d.%d", address/200, address%200+1), waits[name])
 }
 
 // TestView checks a page with every state, moves the pointer over it, and deletes a pod.
