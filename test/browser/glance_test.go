@@ -79,7 +79,7 @@ func TestProblemsFirst(t *testing.T) {
 	page.Do(chromedp.Click(`#causes li:nth-child(2) button`))
 	browser.Eventually(page, count, "100 nodes · 3 groups · 5 LocalServices")
 	page.Do(chromedp.Click(`#causes li:nth-child(1) button`))
-	browser.Eventually(page, `document.querySelector("#details .message")?.innerText ?? ""`, "the name is taken")
+	browser.Eventually(page, message, "the name is taken")
 	browser.Eventually(page, `document.querySelector("#details").innerText.includes("Answering\n3/3")`, true)
 }
 
@@ -150,10 +150,9 @@ func TestNotices(t *testing.T) {
 		"1 LocalService|default/app-01|No pod has the labels app=x")
 	browser.Eventually(page, `document.querySelector("#problems").innerText`, m.Controller)
 	page.Do(chromedp.Click(`#causes li:nth-child(2) button`))
-	messages := `[...document.querySelectorAll("#details .message")].map((e) => e.innerText).join("|")`
-	browser.Eventually(page, messages, "Clients connect to port 8080")
+	browser.Eventually(page, message, "Clients connect to port 8080")
 	page.Do(chromedp.Click(`.cell[aria-label^="default/app-00"]`))
-	browser.Eventually(page, messages, "1 of 1 endpoint ready|Clients connect to port 8080")
+	browser.Eventually(page, message, "1 of 1 endpoint ready|Clients connect to port 8080")
 }
 
 // TestWholeMessages: a long message of a problem breaks into lines, in a wide window and on a phone, and nothing of it
@@ -198,11 +197,11 @@ func TestTurned(t *testing.T) {
 		chromedp.KeyEvent(kb.ArrowRight))
 	browser.Eventually(page, current, "default/app-20 n0001")
 	page.Do(chromedp.KeyEvent(kb.Enter))
-	browser.Eventually(page, `document.querySelector("#details h2")?.innerText ?? ""`, "app-20 on n0001")
+	browser.Eventually(page, heading, "app-20 on n0001")
 	page.Do(chromedp.Click(".row:nth-child(4) .rowheader"))
-	browser.Eventually(page, `document.querySelector("#details h2")?.innerText ?? ""`, "default/app-00")
+	browser.Eventually(page, heading, "default/app-00")
 	page.Do(chromedp.Evaluate(`document.querySelector(".columnheader:nth-child(3)").click()`, nil))
-	browser.Eventually(page, `document.querySelector("#details h2")?.innerText ?? ""`, "n0001")
+	browser.Eventually(page, heading, "n0001")
 	browser.Eventually(page, `[grid.ariaRowCount, grid.ariaColCount].join()`, "31,4")
 	// A table turns when there are more nodes.
 	server.Publish(loaded(columns(30, 31, func(int, int, *diagnose.Node) {})))
@@ -229,7 +228,7 @@ func TestSelected(t *testing.T) {
 		browser.Eventually(page, whole, true)
 	}
 	page.Do(chromedp.Click(`#causes li:nth-child(1) button`))
-	browser.Eventually(page, `document.querySelector("#details h2")?.innerText ?? ""`, "default/"+longName)
+	browser.Eventually(page, heading, "default/"+longName)
 	browser.Eventually(page, outlined, "")
 	page.Do(chromedp.Click(`#details .close`))
 	browser.Eventually(page, about, "")
@@ -251,7 +250,7 @@ func TestAddress(t *testing.T) {
 	browser.Eventually(page, search, want)
 	page.Do(chromedp.Reload())
 	browser.Eventually(page, count, "4 of 40 nodes · 0 of 3 groups · 1 of 5 LocalServices")
-	browser.Eventually(page, `document.querySelector("#details h2")?.innerText ?? ""`, "n0009")
+	browser.Eventually(page, heading, "n0009")
 	browser.Eventually(page, search, want)
 	browser.Eventually(page, `document.querySelector("#map h2")?.innerText ?? ""`,
 		"general\n4 nodes\n4 nodes with problems")
@@ -287,7 +286,7 @@ func TestMap(t *testing.T) {
 		"log-agent,dns-cache,image-cache,gpu-metrics")
 	page.Picture("view-5000", "dark")
 	page.Do(chromedp.Click(`#details .link`))
-	browser.Eventually(page, `document.querySelector("#details h2")?.innerText ?? ""`, "log-agent on n0009")
+	browser.Eventually(page, heading, "log-agent on n0009")
 }
 
 // TestNamedMap: the map of a few nodes has their names.

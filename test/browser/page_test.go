@@ -90,6 +90,9 @@ const (
 	cells = `document.querySelectorAll(".cell").length`
 	tip   = `document.querySelector("#tip:not([hidden])")?.innerText ?? ""`
 	about = `document.querySelector("#details:not([hidden])")?.innerText ?? ""`
+
+	heading = `document.querySelector("#details h2")?.innerText ?? ""`
+	message = `[...document.querySelectorAll("#details .message")].map((e) => e.innerText).join("|")`
 )
 
 // loaded is a view of everything, and withProblem one that does not receive changes.
@@ -193,7 +196,7 @@ func TestKeyboard(t *testing.T) {
 	browser.Eventually(page, `document.getElementById(grid.getAttribute("aria-activedescendant")).ariaLabel`,
 		"app-01, n0001: exit code 1 (a: 5 restarts): Down")
 	page.Do(chromedp.KeyEvent(kb.Enter))
-	browser.Eventually(page, `document.querySelector("#details h2")?.innerText ?? ""`, "app-01 on n0001")
+	browser.Eventually(page, heading, "app-01 on n0001")
 	page.Do(chromedp.KeyEvent(kb.Escape))
 	browser.Eventually(page, about, "")
 	page.Do(chromedp.KeyEvent("/"))
