@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/url"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -54,14 +52,14 @@ func keepAsking(in io.Reader, out io.Writer) error {
 	var asking sync.WaitGroup
 	for url, node := range a.URLs {
 		asking.Go(func() {
-			for c := (cachingClient{url: url, cache: a.Cache}); ctx.Err() == nil; time.Sleep(a.Pause) {
-				err := c.ask(node)
+			for v := (visitor{url: url, cache: a.Cache}); ctx.Err() == nil; time.Sleep(a.Pause) {
+				err := visit(&v, node)
 				mu.Lock()
 				if total.Asked++; err == nil {
 					total.Answered++
 				} else if !a.MayFail || errors.Is(err, errWrongNode) {
-					total.Failed = append(total.Failed, fmt.Sprintf("%s %s: %v", time.Now().Format("15:04:05.000"), url,
-						err))
+					when := time.Now().Format("15:04:05.000")
+					total.Failed = append(total.Failed, fmt.Sprintf("%s %s: %v", when, url, err))
 				}
 				mu.Unlock()
 			}
@@ -71,32 +69,11 @@ func keepAsking(in io.Reader, out io.Writer) error {
 	return json.NewEncoder(out).Encode(total)
 }
 
-// cachingClient requests a URL at the addresses that its name had some time ago.
-type cachingClient struct {
-	url       string
-	cache     time.Duration
-	addresses []string
-	resolved  time.Time
-	requests  int
-}
-
-// ask makes one request, on a connection of its own, without retries.
-func (c *cachingClient) ask(node string) error {
+// visit makes one request, which this node must answer, any for "".
+func visit(v *visitor, node string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 	defer cancel()
-	at, err := url.Parse(c.url)
-	if err != nil {
-		return err
-	}
-	if time.Since(c.resolved) > c.cache {
-		if c.addresses, err = (&net.Resolver{PreferGo: true}).LookupHost(ctx, at.Hostname()); err != nil {
-			return err
-		}
-		c.resolved = time.Now()
-	}
-	c.requests++
-	at.Host = net.JoinHostPort(c.addresses[c.requests%len(c.addresses)], at.Port())
-	body, err := get(ctx, at.String())
+	body, err := v.get(ctx)
 	if err != nil {
 		return err
 	}

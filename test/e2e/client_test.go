@@ -62,27 +62,47 @@ func askAll(ctx context.Context, urls []string) []reply {
 	return replies
 }
 
-// ask requests a URL, in turn at each address of its name, each time on a new connection. It returns the first error:
-// the others are most likely the same.
+// ask requests a URL several times. It returns the first error: the others are most likely the same.
 func (r *reply) ask(ctx context.Context, to string) (firstErr error) {
-	at, err := url.Parse(to)
-	if err != nil {
-		return err
-	}
-	port := at.Port()
-	r.Addresses, err = (&net.Resolver{PreferGo: true}).LookupHost(ctx, at.Hostname())
-	if err != nil {
-		return err
-	}
-	for i := range clientTries {
-		at.Host = net.JoinHostPort(r.Addresses[i%len(r.Addresses)], port)
-		if body, err := get(ctx, at.String()); err == nil {
+	v := visitor{url: to, cache: clientTimeout}
+	for range clientTries {
+		body, err := v.get(ctx)
+		if r.Addresses = v.addresses; err == nil {
 			r.Bodies = append(r.Bodies, body)
 		} else if firstErr == nil {
 			firstErr = err
 		}
+		if len(v.addresses) == 0 {
+			break
+		}
 	}
 	return firstErr
+}
+
+// visitor requests a URL at the addresses that its name had some time ago, in turn.
+type visitor struct {
+	url       string
+	cache     time.Duration // for how long it keeps the addresses, as many resolvers do
+	addresses []string
+	resolved  time.Time
+	requests  int
+}
+
+// get makes one request, on a connection of its own, without retries.
+func (v *visitor) get(ctx context.Context) (string, error) {
+	at, err := url.Parse(v.url)
+	if err != nil {
+		return "", err
+	}
+	if time.Since(v.resolved) > v.cache {
+		if v.addresses, err = (&net.Resolver{PreferGo: true}).LookupHost(ctx, at.Hostname()); err != nil {
+			return "", err
+		}
+		v.resolved = time.Now()
+	}
+	v.requests++
+	at.Host = net.JoinHostPort(v.addresses[v.requests%len(v.addresses)], at.Port())
+	return get(ctx, at.String())
 }
 
 func get(ctx context.Context, url string) (string, error) {

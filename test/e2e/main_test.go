@@ -38,14 +38,13 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	for command, run := range map[string]func(io.Reader, io.Writer) error{clientCommand: client, askCommand: keepAsking} {
-		if len(os.Args) == 2 && os.Args[1] == command {
-			if err := run(os.Stdin, os.Stdout); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-				os.Exit(1)
-			}
-			os.Exit(0)
+	commands := map[string]func(io.Reader, io.Writer) error{clientCommand: client, askCommand: keepAsking}
+	if run := commands[os.Args[len(os.Args)-1]]; run != nil {
+		if err := run(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
 		}
+		os.Exit(0)
 	}
 	framework.Main(m, func(ctx context.Context) (func() error, error) {
 		controller, err1 := framework.ControllerProgram.Path()

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,16 +14,17 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// TestEveryPodFromEveryNode tests the purpose of everything: a client on any node reaches, by a node's name, all pods
-// on that node and no others. One of the pods is static: its kubelet creates a mirror pod, and does not recreate that
-// because of a label that is not in its file.
+// TestEveryPodFromEveryNode tests the purpose of everything: a client on any node reaches, by a node's name and at each
+// address of both IP families, all pods on that node and no others. One of the pods is static: its kubelet creates a
+// mirror pod, and does not recreate that because of a label that is not in its file.
 func TestEveryPodFromEveryNode(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	headless, clusterIP := s.localService("headless"), s.localService("virtual", framework.WithClusterIP)
+	dual := func(ls *v1alpha1.LocalService) { ls.Spec.IPFamilyPolicy = new(corev1.IPFamilyPolicyRequireDualStack) }
+	headless, clusterIP := s.localService("headless", dual), s.localService("virtual", framework.WithClusterIP, dual)
 	nodePort := s.localService("port", framework.WithClusterIP,
 		func(ls *v1alpha1.LocalService) { ls.Spec.Type = corev1.ServiceTypeNodePort })
-	hostnames := s.hostnames("names")
+	hostnames := s.hostnames("names", dual)
 	s.deploy(6)
 	s.waitForPods(2, nodes...)
 	for _, ls := range []*v1alpha1.LocalService{headless, clusterIP, nodePort} {
@@ -38,9 +40,20 @@ func TestEveryPodFromEveryNode(t *testing.T) {
 		}
 		return err
 	})
-	t.Run("headless", func(t *testing.T) { s.in(t).wantAnswers(nodes, nodes, s.byName(headless)) })
-	t.Run("cluster IP", func(t *testing.T) { s.in(t).wantAnswers(nodes, nodes, s.byName(clusterIP)) })
-	t.Run("hostname", func(t *testing.T) { s.in(t).wantAnswers(nodes, nodes, s.byHostname(hostnames)) })
+	for name, way := range map[string]struct {
+		url          access
+		hasClusterIP bool
+	}{
+		"headless":   {s.byName(headless), false},
+		"cluster IP": {s.byName(clusterIP), true},
+		"hostname":   {s.byHostname(hostnames), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := s.in(t)
+			s.wantBothFamilies(way.url, way.hasClusterIP)
+			s.wantAnswers(nodes, nodes, way.url)
+		})
+	}
 	t.Run("node port", func(t *testing.T) {
 		s := s.in(t)
 		for i, client := range nodes {
@@ -53,4 +66,29 @@ func TestEveryPodFromEveryNode(t *testing.T) {
 	if now := s.GetPod(static); now.UID != mirror.UID {
 		t.Errorf("the static pod's mirror was replaced: it was %+v, and is %+v", mirror.ObjectMeta, now.ObjectMeta)
 	}
+}
+
+// wantBothFamilies waits until each node's name has one cluster IP of each family, or one address of each of its pods.
+func (s *scene) wantBothFamilies(url access, hasClusterIP bool) {
+	s.T.Helper()
+	s.Eventually("the names have addresses of both families", func(ctx context.Context) error {
+		pods, err1 := s.podsByNode(ctx)
+		replies, err2 := ask(ctx, nodes[0], url.urls(nodes))
+		if err := errors.Join(err1, err2); err != nil {
+			return err
+		}
+		for i, node := range nodes {
+			want, has := len(pods[node]), map[bool]int{} // by whether it is IPv6
+			if hasClusterIP {
+				want = 1
+			}
+			for _, address := range replies[i].Addresses {
+				has[strings.Contains(address, ":")]++
+			}
+			if has[true] != want || has[false] != want {
+				return fmt.Errorf("%s has the addresses %v; want %d of each family", node, replies[i].Addresses, want)
+			}
+		}
+		return nil
+	})
 }

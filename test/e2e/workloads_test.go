@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/localservice-dev/local-service-controller/test/framework"
@@ -51,38 +50,22 @@ func (w *workload) manifest(namespace string, selects bool) string {
 // a template that nothing selects by is corrected.
 func TestWorkloadsKeepTheirPods(t *testing.T) {
 	t.Parallel()
-	for name, begin := range map[string]func(s *scene){
-		"selected by a LocalService": func(s *scene) { s.wantServices(s.localService("demo"), nodes...) },
-		"-label-all-pods": func(s *scene) {
-			kubeconfig := s.AccountKubeconfig(s.T, controllerNamespace, controllerName)
-			controller := s.LaunchController(s.T, "-kubeconfig="+kubeconfig, "-leader-elect=false", "-label-all-pods",
-				"-namespaces="+s.Namespace)
-			s.Must(controller.WaitReady(s.Ctx()))
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newScene(t)
-			begin(s)
-			s.ResetCount()
-			want := 0
-			for _, w := range workloads {
-				s.Apply(w.manifest(s.Namespace, true))
-				want += w.pods
-			}
-			s.Eventually("each pod has an event", s.allReported(want))
-			s.wantStaleLabelCorrected()
-			time.Sleep(5 * time.Second) // A ReplicaSet made a hundred pods in this time.
-			created := s.AllRequests().Namespace(s.Namespace).Resource("pods").Verb("create").Where(
-				func(r *framework.Request) bool {
-					return r.ObjectRef.Subresource == "" && r.ResponseStatus.Code == 201
-				})
-			if len(created) != want+3 {
-				t.Errorf("%d pods were created, want %d", len(created), want+3)
-			}
-			s.Must(s.allReported(want)(s.Ctx())) // and none is gone
-		})
+	s := newScene(t)
+	s.wantServices(s.localService("demo"), nodes...)
+	s.ResetCount()
+	want := 0
+	for _, w := range workloads {
+		s.Apply(w.manifest(s.Namespace, true))
+		want += w.pods
 	}
+	s.Eventually("each pod has an event", s.allReported(want))
+	stale := s.wantStaleLabelCorrected()
+	time.Sleep(5 * time.Second) // A ReplicaSet made a hundred pods in this time.
+	created := s.AllRequests().Namespace(s.Namespace).Resource("pods").Verb("create").Where(framework.Succeeded)
+	if len(created) != want+stale {
+		t.Errorf("%d pods were created, want %d", len(created), want+stale)
+	}
+	s.Must(s.allReported(want)(s.Ctx())) // and none is gone
 }
 
 // allReported returns a check that as many pods of the workloads exist, each with its label and its owner, and that one
@@ -115,22 +98,17 @@ func (s *scene) allReported(want int) func(ctx context.Context) error {
 	}
 }
 
-// wantStaleLabelCorrected creates a Deployment of three pods whose template, but not its selector, has the label.
-func (s *scene) wantStaleLabelCorrected() {
+// wantStaleLabelCorrected creates a Deployment whose template, but not its selector, has the label. It returns how many
+// pods there are.
+func (s *scene) wantStaleLabelCorrected() (pods int) {
 	s.T.Helper()
-	template := podTemplate()
-	template.Labels["by"], template.Labels[nodeLabel] = "stale", "rack2"
-	_, err := s.Kube.AppsV1().Deployments(s.Namespace).Create(s.Ctx(), &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: "stale"},
-		Spec: appsv1.DeploymentSpec{Replicas: new(int32(3)), Template: template,
-			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"by": "stale"}}},
-	}, metav1.CreateOptions{})
-	s.Must(err)
+	stale := workloads[0]
+	s.Apply(strings.ReplaceAll(stale.manifest(s.Namespace, false), "deployment", "stale"))
 	s.Eventually("the pods of a Deployment that does not select by it have the label of their node",
 		func(ctx context.Context) error {
 			list, err := s.PodClient().List(ctx, metav1.ListOptions{LabelSelector: "by=stale"})
-			if err != nil || len(list.Items) != 3 {
-				return fmt.Errorf("%d pods, want 3: %w", len(list.Items), err)
+			if err != nil || len(list.Items) != stale.pods {
+				return fmt.Errorf("%d pods, want %d: %w", len(list.Items), stale.pods, err)
 			}
 			for _, pod := range list.Items {
 				if node := pod.Spec.NodeName; node == "" || pod.Labels[nodeLabel] != node {
@@ -139,6 +117,7 @@ func (s *scene) wantStaleLabelCorrected() {
 			}
 			return nil
 		})
+	return stale.pods
 }
 
 // wantWorkloadsRefused fails unless the API server refuses each workload that selects by the node label.
