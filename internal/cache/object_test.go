@@ -3,9 +3,6 @@ package cache
 import (
 	"maps"
 	"testing"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/cache"
 )
 
 func TestLabels(t *testing.T) {
@@ -21,25 +18,6 @@ func TestLabels(t *testing.T) {
 		}
 		if again := labelsOf(maps.Clone(set)); again != l {
 			t.Errorf("%q and %q for the same labels", l, again)
-		}
-	}
-}
-
-// TestIdentity: caches accept an object that has only an identity, and find it under the key of the whole object.
-func TestIdentity(t *testing.T) {
-	for _, meta := range []*metav1.ObjectMeta{{Name: "a", ResourceVersion: "1"},
-		{Namespace: "n", Name: "a", ResourceVersion: "2"}} {
-		want, err := cache.MetaNamespaceKeyFunc(meta)
-		if err != nil {
-			t.Fatal(err)
-		}
-		id := identityOf(meta)
-		if got, err := cache.MetaNamespaceKeyFunc(&id); err != nil || got != want {
-			t.Errorf("key %q, %v, want %q", got, err, want)
-		}
-		if got := id.GetObjectMeta().GetResourceVersion(); got != meta.ResourceVersion ||
-			id.GetResourceVersion() != got {
-			t.Errorf("resource version %q, want %q", got, meta.ResourceVersion)
 		}
 	}
 }

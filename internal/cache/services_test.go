@@ -53,15 +53,3 @@ func TestLookup(t *testing.T) {
 		t.Errorf("in another namespace: %v", got)
 	}
 }
-
-// TestUnwatchedNamespace: a namespace that is not watched has no Services.
-func TestUnwatchedNamespace(t *testing.T) {
-	c := newCaches(t, "default", "other")
-	elsewhere := objects.LocalService(func(ls *v1alpha1.LocalService) { ls.Namespace = "unwatched" })
-	if owned := c.Services.Owned(elsewhere); len(owned) > 0 {
-		t.Errorf("a LocalService in a namespace that is not watched has %v", owned)
-	}
-	if got := c.Services.Lookup("unwatched", "a"); got != nil {
-		t.Errorf("%v", got)
-	}
-}
