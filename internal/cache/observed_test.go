@@ -61,6 +61,9 @@ func TestObserved(t *testing.T) {
 func TestObservedStores(t *testing.T) {
 	o, services, localServices := NewObserved(), &syncedUpTo{"5"}, &syncedUpTo{"5"}
 	o.Wrote(demo, services, "7")
+	if o.SinceWrite(demo, services) > time.Hour || o.SinceWrite(demo, localServices) < time.Hour {
+		t.Error("another resource counts as written")
+	}
 	o.Wrote(demo, localServices, "6")
 	expect := func(when string, wantServices, wantLocalServices bool) {
 		t.Helper()
@@ -80,6 +83,9 @@ func TestObservedStores(t *testing.T) {
 	expect("only the other", false, true)
 	o.Forget(demo)
 	expect("forgotten", true, true)
+	if o.SinceWrite(demo, services) < time.Hour {
+		t.Error("what is forgotten counts as written")
+	}
 }
 
 // TestObservedWaits: a sync looks again soon after its write, and later less often, but every second. It waits for no
@@ -105,31 +111,6 @@ func TestObservedWaits(t *testing.T) {
 				t.Errorf("%s later: waits %s, want %s", c.after, got, c.want)
 			}
 		}
-	})
-}
-
-// TestSinceWrite: the time since a key was written, by resource.
-func TestSinceWrite(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		o, services, localServices := NewObserved(), &syncedUpTo{"5"}, &syncedUpTo{"5"}
-		expect := func(when string, store lastSynced, want time.Duration) {
-			t.Helper()
-			if got := o.SinceWrite(demo, store); got != want {
-				t.Errorf("%s: %s, want %s", when, got, want)
-			}
-		}
-		const long = 1<<63 - 1
-		expect("nothing was written", services, long)
-		o.Wrote(demo, services, "7")
-		time.Sleep(time.Second)
-		expect("a second ago", services, time.Second)
-		expect("another resource", localServices, long)
-		o.Wrote(demo, localServices, "9")
-		time.Sleep(2 * time.Second)
-		expect("before the other resource", services, 3*time.Second)
-		expect("after that", localServices, 2*time.Second)
-		o.Forget(demo)
-		expect("forgotten", services, long)
 	})
 }
 
