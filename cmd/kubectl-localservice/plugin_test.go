@@ -106,8 +106,8 @@ func TestNodesWithoutPermission(t *testing.T) {
 	for want, f := range map[string]*fixture{"n1: n2: n3: ": newFixture(t), "n1:n1 n2:n2 ": newHostnamesFixture(t, ""),
 		"eu-a:eu-a ": newHostnamesFixture(t, "zone")} {
 		fail(&f.kube.Fake, "nodes", forbidden)
-		f.want(t, want, "warning: you may not list nodes, so that nodes without a name are not shown\n", "nodes", "demo",
-			"-o", "jsonpath={range.items[*]}{.node}:{.hostname} {end}")
+		const warning = "warning: you may not list nodes, so that nodes without a name are not shown\n"
+		f.want(t, want, warning, "nodes", "demo", "-o", "jsonpath={range.items[*]}{.node}:{.hostname} {end}")
 	}
 }
 

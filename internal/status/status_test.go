@@ -179,8 +179,8 @@ func TestGroups(t *testing.T) {
 	}
 	p := plan.Plan{Nodes: 1, InPlace: 2, Ready: 1, IsHostnames: true, Copies: plan.Copies{Sources: 1}, Ungrouped: 1,
 		EmptyGroups: 1}
-	const want = "every name is published, and 1 node without the label example.com/rack (spec.groupBy), so without a " +
-		"name, and 1 node with an empty value of the label example.com/rack"
+	const want = "every name is published, and 1 node without the label example.com/rack (spec.groupBy), so " +
+		"without a name, and 1 node with an empty value of the label example.com/rack"
 	status := Of(ls, &p, &plan.Outcome{})
 	if got := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady).Message; !strings.HasPrefix(got,
 		want) {
