@@ -11,8 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
@@ -171,13 +169,13 @@ func (c *podController) sync(ctx context.Context, key types.NamespacedName) erro
 // pod, or of the pod if none does. Thousands of pods may have the same problem, so it is reported once in a while,
 // not for each pod.
 func (c *podController) warn(ctx context.Context, ls *v1alpha1.LocalService, p *cache.Pod, reason, note string) {
-	var regarding runtime.Object = p.Regarding()
+	// A resource version would make each repetition a new event.
+	regarding := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: p.GetNamespace(), Name: p.GetName(),
+		UID: p.GetUID()}
 	subject := p.GetNamespace()
 	if ls != nil {
-		regarding = &metav1.PartialObjectMetadata{ // A resource version would make each repetition a new event.
-			TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: v1alpha1.Kind},
-			ObjectMeta: metav1.ObjectMeta{Namespace: ls.Namespace, Name: ls.Name, UID: ls.UID},
-		}
+		regarding = &corev1.ObjectReference{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: v1alpha1.Kind,
+			Namespace: ls.Namespace, Name: ls.Name, UID: ls.UID}
 		subject += "/" + ls.Name
 	}
 	note = words.Printable(note) // A webhook may answer anything.

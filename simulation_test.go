@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/leaderelection"
@@ -44,7 +45,9 @@ type recorder struct {
 
 func (r recorder) Eventf(regarding, _ runtime.Object, eventType, reason, _, note string, args ...any) {
 	object := ""
-	if o, err := meta.Accessor(regarding); err == nil {
+	if ref, isRef := regarding.(*corev1.ObjectReference); isRef {
+		object = ref.Namespace + "/" + ref.Name
+	} else if o, err := meta.Accessor(regarding); err == nil {
 		object = o.GetNamespace() + "/" + o.GetName()
 	}
 	r.record(object, eventType, reason, fmt.Sprintf(note, args...))

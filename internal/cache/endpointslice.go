@@ -5,7 +5,6 @@ import (
 	"unique"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
@@ -44,6 +43,3 @@ func (s *EndpointSlice) same(other *EndpointSlice) bool {
 	a.resourceVersion, b.resourceVersion = "", ""
 	return a == b
 }
-
-// DeepCopyObject makes it a runtime.Object, which the cache mutation detector can check.
-func (s *EndpointSlice) DeepCopyObject() runtime.Object { return new(*s) }

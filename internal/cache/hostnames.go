@@ -8,7 +8,6 @@ import (
 	"unique"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
@@ -137,9 +136,6 @@ func (s *HostnameSlice) same(other *HostnameSlice) bool {
 		s.localService == other.localService && s.labels == other.labels && s.applied == other.applied &&
 		s.sum.Same(other.sum)
 }
-
-// DeepCopyObject makes it a runtime.Object, which the cache mutation detector can check.
-func (s *HostnameSlice) DeepCopyObject() runtime.Object { return new(*s) }
 
 func indexByLocalService(slice *HostnameSlice) ([]string, error) {
 	return []string{slice.LocalService().String()}, nil

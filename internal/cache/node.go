@@ -6,7 +6,6 @@ import (
 	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -32,9 +31,6 @@ func (n *Node) Created() time.Time { return time.Unix(n.created, 0) }
 
 // same reports whether two states of a Node have the same labels. Heartbeats change other fields.
 func (n *Node) same(other *Node) bool { return n.Labels == other.Labels }
-
-// DeepCopyObject makes it a runtime.Object, which the cache mutation detector can check.
-func (n *Node) DeepCopyObject() runtime.Object { return new(*n) }
 
 // Nodes is the cache of Nodes.
 type Nodes struct{ *Store[*Node] }

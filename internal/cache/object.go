@@ -6,7 +6,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 )
@@ -45,9 +44,6 @@ func (i *Identity) GetResourceVersion() string { return i.resourceVersion }
 func (i *Identity) GetObjectMeta() metav1.Object {
 	return &metav1.ObjectMeta{Namespace: i.GetNamespace(), Name: i.name, ResourceVersion: i.resourceVersion}
 }
-
-// GetObjectKind and a DeepCopyObject make a runtime.Object, which the cache mutation detector needs.
-func (*Identity) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
 // Labels hold the labels of an object in one string, in the form of labels.Set.String, so that equal labels are ==.
 type Labels string

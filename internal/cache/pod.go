@@ -6,8 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
@@ -17,7 +15,7 @@ import (
 type Pod struct {
 	Identity
 	node       unique.Handle[string] // spec.nodeName
-	unlabelled *unlabelled           // nil while the node label is right, as it is for most pods
+	unlabelled *unlabelled           // nothing while the node label is right, as it is for most pods
 }
 
 // unlabelled holds what is read only of pods whose node label is not right.
@@ -29,8 +27,11 @@ type unlabelled struct {
 	controller *metav1.OwnerReference
 }
 
+// nothing is kept of a pod whose node label is right.
+var nothing = &unlabelled{labels: unique.Make(Labels(""))}
+
 func trimPod(full *corev1.Pod, nodeLabelKey string) (*Pod, error) {
-	p := &Pod{Identity: identityOf(full), node: unique.Make(full.Spec.NodeName)}
+	p := &Pod{Identity: identityOf(full), node: unique.Make(full.Spec.NodeName), unlabelled: nothing}
 	value, exists := full.Labels[nodeLabelKey]
 	if full.Spec.NodeName != "" && value == naming.NodeLabelValue(full.Spec.NodeName) {
 		return p, nil
@@ -56,71 +57,25 @@ func scheduled(p *corev1.Pod) int64 {
 func (p *Pod) Node() string { return p.node.Value() }
 
 // Labelled reports whether the pod's node label is right.
-func (p *Pod) Labelled() bool { return p.unlabelled == nil }
+func (p *Pod) Labelled() bool { return p.unlabelled == nothing }
 
 // NeedsLabel reports whether the pod is on a node, and its node label is missing or wrong.
 func (p *Pod) NeedsLabel() bool { return !p.Labelled() && p.Node() != "" }
 
 // Labels returns the labels of a pod whose node label is not right. Others are not kept.
-func (p *Pod) Labels() Labels {
-	if p.Labelled() {
-		return ""
-	}
-	return p.unlabelled.labels.Value()
-}
+func (p *Pod) Labels() Labels { return p.unlabelled.labels.Value() }
 
 // Scheduled returns when a pod whose node label is not right was scheduled, a time long ago if that is not known.
-func (p *Pod) Scheduled() time.Time {
-	if p.Labelled() {
-		return time.Time{}
-	}
-	return time.Unix(p.unlabelled.scheduled, 0)
-}
+func (p *Pod) Scheduled() time.Time { return time.Unix(p.unlabelled.scheduled, 0) }
 
 // Controller returns the controller of a pod whose node label has another value than the pod's node; nil for none.
-func (p *Pod) Controller() *metav1.OwnerReference {
-	if p.Labelled() {
-		return nil
-	}
-	return p.unlabelled.controller
-}
+func (p *Pod) Controller() *metav1.OwnerReference { return p.unlabelled.controller }
 
 // GetUID returns the UID of a pod whose node label is not right.
-func (p *Pod) GetUID() types.UID {
-	if p.Labelled() {
-		return ""
-	}
-	return p.unlabelled.uid
-}
-
-// Regarding returns what an event about the pod refers to. With a resource version, each repetition would be an event
-// of its own.
-func (p *Pod) Regarding() *Pod {
-	regarding := *p
-	regarding.resourceVersion = ""
-	return &regarding
-}
-
-// GetObjectMeta makes it a metav1.ObjectMetaAccessor, from which caches make its key, and events their reference.
-func (p *Pod) GetObjectMeta() metav1.Object {
-	meta := p.Identity.GetObjectMeta()
-	meta.SetUID(p.GetUID())
-	return meta
-}
-
-// GetObjectKind makes it a runtime.Object of the kind Pod, so that events can refer to it.
-func (p *Pod) GetObjectKind() schema.ObjectKind {
-	return &metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
-}
+func (p *Pod) GetUID() types.UID { return p.unlabelled.uid }
 
 // same reports whether two states differ only in the resource version. Kubelets change other fields all the time.
 func (p *Pod) same(other *Pod) bool {
-	if p.Labelled() || other.Labelled() {
-		return p.node == other.node && p.Labelled() == other.Labelled()
-	}
-	return p.node == other.node && p.unlabelled.uid == other.unlabelled.uid &&
-		p.unlabelled.labels == other.unlabelled.labels
+	return p.node == other.node && p.Labelled() == other.Labelled() &&
+		p.GetUID() == other.GetUID() && p.unlabelled.labels == other.unlabelled.labels
 }
-
-// DeepCopyObject makes it a runtime.Object, which the cache mutation detector can check.
-func (p *Pod) DeepCopyObject() runtime.Object { return new(*p) }

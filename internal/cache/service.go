@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
@@ -106,6 +105,3 @@ func (s *Service) same(other *Service) bool {
 	a.resourceVersion, b.resourceVersion = "", ""
 	return a == b
 }
-
-// DeepCopyObject makes it a runtime.Object, which the cache mutation detector can check.
-func (s *Service) DeepCopyObject() runtime.Object { return new(*s) }
