@@ -136,7 +136,3 @@ func (s *HostnameSlice) same(other *HostnameSlice) bool {
 		s.localService == other.localService && s.labels == other.labels && s.applied == other.applied &&
 		s.sum.Same(other.sum)
 }
-
-func indexByLocalService(slice *HostnameSlice) ([]string, error) {
-	return []string{slice.LocalService().String()}, nil
-}

@@ -23,17 +23,6 @@ import (
 // namespaceTimeout limits how long the start waits for one of several namespaces.
 const namespaceTimeout = 5 * time.Second
 
-const (
-	// readyByLocalService is the index of EndpointSlices with a ready endpoint, by the key of their LocalService.
-	readyByLocalService = "readyByLocalService"
-	// labelling is the index of LocalServices that need labels on pods, by namespace.
-	labelling = "labelling"
-	// unlabelledByNamespace is the index of pods whose node label is not right, by namespace.
-	unlabelledByNamespace = "unlabelled"
-	// byLocalService is the index of HostnameSlices by the key of their LocalService.
-	byLocalService = "localService"
-)
-
 // scheduledPods selects, at the API server, the pods to which a label is of use. Completed ones serve no traffic, and
 // stay unchanged.
 var scheduledPods = fields.AndSelectors(
@@ -99,21 +88,24 @@ func New(o Options) (_ *Caches, err error) {
 	c := &Caches{
 		namespaces: namespaces,
 		LocalServices: newStore(&o, "localservices."+v1alpha1.GroupName, namespaces, o.LocalServices, readLocalService,
-			cache.TypedIndexers[*v1alpha1.LocalService]{labelling: indexLabelling}),
+			func(ls *v1alpha1.LocalService) (string, bool) { return "", needsLabels(ls) }),
 		Nodes: &Nodes{newStore(&o, "nodes", []string{metav1.NamespaceAll}, nodes, trimNode, nil)},
 		Services: &Services{newStore(&o, "services", namespaces, services,
 			func(full *corev1.Service) (*Service, error) { return trimService(full, o.NodeLabelKey) },
-			cache.TypedIndexers[*Service]{byOwner: indexOwner})},
+			func(s *Service) (string, bool) {
+				controller := s.Controller()
+				return string(controller.UID), controller.IsLocalService()
+			})},
 		// EndpointSlices have the labels of their Services, and ours have these.
 		EndpointSlices: newStore(&o, "endpointslices.discovery.k8s.io", namespaces,
 			slices(v1alpha1.OwnerLabelKey+","+o.NodeLabelKey), trimEndpointSlice,
-			cache.TypedIndexers[*EndpointSlice]{readyByLocalService: indexReady}),
+			func(s *EndpointSlice) (string, bool) { return s.localService.Value(), s.Ready }),
 		HostnameSlices: newStore(&o, "endpointslices.discovery.k8s.io", namespaces,
 			slices(v1alpha1.HostnamesLabelKey), trimHostnameSlice,
-			cache.TypedIndexers[*HostnameSlice]{byLocalService: indexByLocalService}),
+			func(s *HostnameSlice) (string, bool) { return s.localService.Value(), true }),
 		Pods: newPods(newStore(&o, "pods", namespaces, pods,
 			func(full *corev1.Pod) (*Pod, error) { return trimPod(full, o.NodeLabelKey) },
-			cache.TypedIndexers[*Pod]{unlabelledByNamespace: indexUnlabelled})),
+			func(p *Pod) (string, bool) { return "", p.NeedsLabel() })),
 	}
 	if o.AllPods {
 		c.Pods.begin()
@@ -207,7 +199,7 @@ func (c *Caches) Names(ls *v1alpha1.LocalService, nodeLabelKey string) *plan.Nam
 
 // HostnameSlicesOf returns the EndpointSlices of a LocalService of mode Hostnames, according to their labels, by name.
 func (c *Caches) HostnameSlicesOf(ls types.NamespacedName) map[string]plan.EndpointSlice {
-	objs := c.HostnameSlices.byIndex(ls.Namespace, byLocalService, ls.String())
+	objs := c.HostnameSlices.indexed(ls.Namespace, ls.Name)
 	byName := make(map[string]plan.EndpointSlice, len(objs))
 	for _, slice := range objs {
 		byName[slice.GetName()] = slice
@@ -224,11 +216,4 @@ func (c *Caches) HostnameSlicesNamed(ls types.NamespacedName, names ...string) m
 		}
 	}
 	return byName
-}
-
-func indexReady(s *EndpointSlice) ([]string, error) {
-	if s.Ready {
-		return []string{s.LocalService().String()}, nil
-	}
-	return nil, nil
 }

@@ -37,7 +37,7 @@ type Nodes struct{ *Store[*Node] }
 
 // Selected returns the names of the nodes that a LocalService selects, in no order.
 func (n *Nodes) Selected(ls *v1alpha1.LocalService) []string {
-	all := n.watched.of(metav1.NamespaceAll).GetStore().List() // Its length saves most allocations of a plan.
+	all := n.in(metav1.NamespaceAll).GetStore().List() // Its length saves most allocations of a plan.
 	names := make([]string, 0, len(all))
 	for _, obj := range all {
 		if node := obj.(*Node); plan.Selects(ls, node.name, node.Labels) {

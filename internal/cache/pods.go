@@ -50,27 +50,11 @@ func (p *Pods) HasSynced(namespace string) bool {
 }
 
 // Unlabelled returns the pods of a namespace that need the node label.
-func (p *Pods) Unlabelled(namespace string) []*Pod {
-	return p.byIndex(namespace, unlabelledByNamespace, namespace)
-}
-
-func indexUnlabelled(p *Pod) ([]string, error) {
-	if p.NeedsLabel() {
-		return []string{p.GetNamespace()}, nil
-	}
-	return nil, nil
-}
+func (p *Pods) Unlabelled(namespace string) []*Pod { return p.indexed(namespace, "") }
 
 // Labelling returns the LocalServices of a namespace that need labels on their pods.
 func (c *Caches) Labelling(namespace string) []*v1alpha1.LocalService {
-	return c.LocalServices.byIndex(namespace, labelling, namespace)
-}
-
-func indexLabelling(ls *v1alpha1.LocalService) ([]string, error) {
-	if needsLabels(ls) {
-		return []string{ls.Namespace}, nil
-	}
-	return nil, nil
+	return c.LocalServices.indexed(namespace, "")
 }
 
 // needsLabels reports whether a LocalService needs labels on pods. An invalid one selects none.

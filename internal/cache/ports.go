@@ -27,7 +27,7 @@ func portsOf(full *discoveryv1.EndpointSlice) unique.Handle[string] {
 // ReadyServices returns the names of the Services of a LocalService that answer: they have a ready endpoint, and of
 // their named ports, each at some endpoint.
 func (c *Caches) ReadyServices(ls *v1alpha1.LocalService) map[string]bool {
-	objs := c.EndpointSlices.byIndex(ls.Namespace, readyByLocalService, KeyOf(ls).String())
+	objs := c.EndpointSlices.indexed(ls.Namespace, ls.Name)
 	ready := make(map[string]bool, len(objs))
 	for _, slice := range objs {
 		ready[slice.Service] = true
@@ -56,10 +56,10 @@ func (c *Caches) PortNumbers(ls *v1alpha1.LocalService) plan.PortNumbers {
 		return nil
 	}
 	published := map[unique.Handle[string]]bool{}
-	for _, slice := range c.EndpointSlices.byIndex(ls.Namespace, readyByLocalService, KeyOf(ls).String()) {
+	for _, slice := range c.EndpointSlices.indexed(ls.Namespace, ls.Name) {
 		published[slice.ports] = true
 	}
-	for _, slice := range c.HostnameSlices.byIndex(ls.Namespace, byLocalService, KeyOf(ls).String()) {
+	for _, slice := range c.HostnameSlices.indexed(ls.Namespace, ls.Name) {
 		published[slice.ports] = true
 	}
 	numbers := plan.PortNumbers{}

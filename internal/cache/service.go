@@ -105,3 +105,24 @@ func (s *Service) same(other *Service) bool {
 	a.resourceVersion, b.resourceVersion = "", ""
 	return a == b
 }
+
+// Services is the cache of Services.
+type Services struct{ *Store[*Service] }
+
+// Owned returns the Services that a LocalService controls, by name.
+func (s *Services) Owned(ls *v1alpha1.LocalService) map[string]plan.Service {
+	objs := s.indexed(ls.Namespace, string(ls.UID))
+	owned := make(map[string]plan.Service, len(objs))
+	for _, service := range objs {
+		owned[service.GetName()] = service
+	}
+	return owned
+}
+
+// Lookup returns the Service with a name, nil if there is none.
+func (s *Services) Lookup(namespace, name string) plan.Service {
+	if service := s.Get(namespace, name); service != nil {
+		return service
+	}
+	return nil // and not a plan.Service that holds a nil pointer
+}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/cache"
@@ -14,7 +15,9 @@ import (
 
 // Store gives access to the cache of one resource, whose objects are of type T, a pointer. They must not be changed.
 type Store[T cache.Object] struct {
-	watched byNamespace[*watched[T]] // fixed at the start
+	// watched holds the informer of each namespace that is watched. If all are, or the resource is cluster-wide, there
+	// is only one, under metav1.NamespaceAll.
+	watched map[string]*watched[T]
 }
 
 // watched caches a resource in one namespace, or in all.
@@ -23,14 +26,22 @@ type watched[T cache.Object] struct {
 	synced []cache.InformerSynced // of the informer and of its handlers
 }
 
+// theIndex names the index of a store: each has one.
+const theIndex = "key"
+
 // newStore makes a store with an informer for each namespace. trim keeps only the fields of an object that are read.
-// The setters of an informer can fail only after it has started.
+// index returns the key under which an object is found in its namespace, and whether it is; it is nil if none is. The
+// setters of an informer can fail only after it has started.
 func newStore[T cache.Object, Full any](o *Options, resource string, namespaces []string,
-	readerOf func(namespace string) Reader, trim func(Full) (T, error), indexers cache.TypedIndexers[T]) *Store[T] {
-	s := &Store[T]{watched: byNamespace[*watched[T]]{}}
+	readerOf func(namespace string) Reader, trim func(Full) (T, error),
+	index func(T) (key string, isIndexed bool)) *Store[T] {
+	s := &Store[T]{watched: map[string]*watched[T]{}}
 	for _, namespace := range namespaces {
 		reader := readerOf(namespace)
-		reader.resource, reader.onError, reader.onRestore = place(resource, namespace), o.OnReadError, o.OnRestore
+		reader.resource, reader.onError, reader.onRestore = resource, o.OnReadError, o.OnRestore
+		if namespace != metav1.NamespaceAll {
+			reader.resource += " in namespace " + namespace
+		}
 		informer := cache.NewTypedSharedIndexInformer[T](cache.NewSharedIndexInformerWithOptions(
 			reader.listerWatcher(), nil, cache.SharedIndexInformerOptions{ObjectDescription: reader.resource,
 				ResyncPeriod: reader.resync, Indexers: cache.Indexers{}}))
@@ -41,7 +52,14 @@ func newStore[T cache.Object, Full any](o *Options, resource string, namespaces 
 			}
 			return obj, nil // Trimmed before, or a tombstone.
 		}))
-		utilruntime.Must(informer.AddTypedIndexers(indexers))
+		utilruntime.Must(informer.AddTypedIndexers(cache.TypedIndexers[T]{theIndex: func(obj T) ([]string, error) {
+			if index != nil {
+				if key, isIndexed := index(obj); isIndexed {
+					return []string{obj.GetNamespace() + "/" + key}, nil
+				}
+			}
+			return nil, nil
+		}}))
 		utilruntime.Must(informer.SetWatchErrorHandlerWithContext(
 			func(ctx context.Context, _ *cache.Reflector, err error) {
 				if !isRestart(err) {
@@ -52,9 +70,17 @@ func newStore[T cache.Object, Full any](o *Options, resource string, namespaces 
 	return s
 }
 
+// in returns the informer of a namespace, nil if that is not watched.
+func (s *Store[T]) in(namespace string) *watched[T] {
+	if all := s.watched[metav1.NamespaceAll]; all != nil {
+		return all
+	}
+	return s.watched[namespace]
+}
+
 // Get returns an object, nil if there is none. The namespace is empty for cluster-wide objects.
 func (s *Store[T]) Get(namespace, name string) (obj T) {
-	informer := s.watched.of(namespace)
+	informer := s.in(namespace)
 	if informer == nil {
 		return obj
 	}
@@ -90,25 +116,23 @@ func (s *Store[T]) Keys() iter.Seq[types.NamespacedName] {
 	}
 }
 
-// byIndex returns the objects of a namespace with a value in an index, in no order.
-func (s *Store[T]) byIndex(namespace, index, value string) []T {
-	informer := s.watched.of(namespace)
-	if informer == nil {
-		return nil
+// indexed returns the objects of a namespace with a key in the index, in no order. The answer is exactly as new as the
+// cache.
+func (s *Store[T]) indexed(namespace, key string) (objs []T) {
+	if informer := s.in(namespace); informer != nil {
+		objs, _ = informer.GetTypedIndexer().ByTypedIndex(theIndex, namespace+"/"+key) // It exists.
 	}
-	// Every index that is asked for exists, so this cannot fail.
-	objs, _ := informer.GetTypedIndexer().ByTypedIndex(index, value)
 	return objs
 }
 
 // Indexer returns the cache of a namespace, for tests that fill it without an API server.
 func (s *Store[T]) Indexer(namespace string) cache.Indexer {
-	return s.watched.of(namespace).GetIndexer()
+	return s.in(namespace).GetIndexer()
 }
 
 // lastSyncedVersion returns the resource version up to which the cache has observed a namespace.
 func (s *Store[T]) lastSyncedVersion(namespace string) string {
-	if informer := s.watched.of(namespace); informer != nil {
+	if informer := s.in(namespace); informer != nil {
 		return informer.GetStore().LastStoreSyncResourceVersion()
 	}
 	return ""
@@ -148,6 +172,6 @@ func (s *Store[T]) run(ctx context.Context) {
 
 // HasSynced reports whether the handlers have seen all objects of a namespace that existed when the watch began.
 func (s *Store[T]) HasSynced(namespace string) bool {
-	w := s.watched.of(namespace)
+	w := s.in(namespace)
 	return w == nil || !slices.ContainsFunc(w.synced, func(synced cache.InformerSynced) bool { return !synced() })
 }
