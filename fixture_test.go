@@ -36,6 +36,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/status"
 	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 	"github.com/localservice-dev/local-service-controller/internal/testing/simulation"
+	"github.com/localservice-dev/local-service-controller/internal/writer"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	localservicefake "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned/fake"
 )
@@ -70,22 +71,20 @@ func newFixture(t *testing.T, labelAllPods bool, objects ...runtime.Object) *fix
 		}
 		f.add(tracker, o)
 	}
-	caches, err := cache.New(cache.Options{Kube: f.kube, Metadata: metadata,
+	caches := cache.New(cache.Options{Kube: f.kube, Metadata: metadata,
 		LocalServices: func(namespace string) cache.Reader {
 			localServices := f.client.LocalserviceV1alpha1().LocalServices(namespace)
 			return cache.NewReader(f.client, localServices.List, localServices.Watch)
 		},
 		NodeLabelKey: v1alpha1.DefaultNodeLabelKey, Pods: true, AllPods: labelAllPods,
 		OnReadError: onReadError, OnRestore: onRestore})
-	if err != nil {
-		t.Fatal(err)
-	}
 	f.deps = app.Dependencies{
 		Options: &app.Options{NodeLabelKey: v1alpha1.DefaultNodeLabelKey, LabelPods: true, LabelAllPods: labelAllPods,
 			WriteConcurrency: 4, Workers: 4},
-		Kube: f.kube, Client: f.client, Metadata: metadata, Recorder: app.Recorder{EventRecorder: f.events},
-		Clock: clock.RealClock{}, Shuffle: rand.Shuffle, Caches: caches,
-		LackingFields: func() []string { return nil }}
+		Clock: clock.RealClock{},
+		Dependencies: writer.Dependencies{Kube: f.kube, Client: f.client, Metadata: metadata, Caches: caches,
+			Observed: cache.NewObserved(), Refusals: writer.NewRefusals(), Record: app.RecordTo(f.events),
+			Shuffle: rand.Shuffle}}
 	return f
 }
 
@@ -262,20 +261,16 @@ func (c *cluster) start() (stop func()) {
 }
 
 // run runs some controllers until stop is called, or the end of the test.
-func (c *cluster) run(makeControllers func(app.Dependencies) (work func(context.Context), err error)) (stop func()) {
+func (c *cluster) run(newControllers func(app.Dependencies) (work func(context.Context))) (stop func()) {
 	c.t.Helper()
 	log := funcr.New(func(_, line string) { c.t.Log(line) }, funcr.Options{})
 	ctx, cancel := context.WithCancel(klog.NewContext(c.t.Context(), log))
-	deps, err := app.NewDependencies(c.endpoint.Config(), &c.options, app.Recorder{EventRecorder: recorder{c.record}},
-		onReadError, onRestore)
+	deps, err := app.NewDependencies(c.endpoint.Config(), &c.options, recorder{c.record}, onReadError, onRestore)
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	deps.Clock = quietClock{}
-	work, err := makeControllers(deps)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	work := newControllers(deps)
 	c.deps = deps
 	wait := deps.Caches.Start(ctx)
 	stopped := make(chan struct{})

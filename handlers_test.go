@@ -55,14 +55,7 @@ func TestHandlersAddFewKeys(t *testing.T) {
 
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, false, objects...)
-		localServices, err := newLocalServiceController(f.deps, newWriters(f.deps))
-		if err != nil {
-			t.Fatal(err)
-		}
-		hostnames, err := newHostnamesController(f.deps, newWriters(f.deps), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		localServices, hostnames := newLocalServiceController(f.deps), newHostnamesController(f.deps, nil)
 		end(t, localServices.loop)
 		end(t, hostnames.loop)
 		pods := f.newPods()

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -22,28 +21,23 @@ import (
 // hostname for each endpoint, which belong to the Published Service. Its keys are the EndpointSlices of the Source,
 // so that each change of one leads to one comparison and one write. A copy whose source is gone has a key of its own.
 type hostnamesController struct {
-	nodeLabelKey string
-	caches       *cache.Caches
-	observed     *cache.Observed
-	copies       *writer.Slices
-	loop         *reconcile.Loop
+	app.Dependencies
+	copies *writer.Slices
+	loop   *reconcile.Loop
 	// syncStatus enqueues a LocalService to update its status, after a copy was refused or is no longer refused.
 	syncStatus func(localService types.NamespacedName)
 }
 
-func newHostnamesController(deps app.Dependencies, writers writer.Dependencies,
-	syncStatus func(localService types.NamespacedName)) (*hostnamesController, error) {
-	c := &hostnamesController{
-		nodeLabelKey: deps.Options.NodeLabelKey,
-		caches:       deps.Caches,
-		observed:     writers.Observed,
-		copies:       &writer.Slices{Dependencies: writers},
-		syncStatus:   syncStatus,
-	}
+func newHostnamesController(deps app.Dependencies,
+	syncStatus func(localService types.NamespacedName)) *hostnamesController {
+	c := &hostnamesController{Dependencies: deps, copies: &writer.Slices{Dependencies: deps.Dependencies},
+		syncStatus: syncStatus}
 	c.loop = reconcile.New("hostnames", deps.Clock, c.sync)
-	return c, errors.Join(c.caches.HostnameSlices.OnChange(c.sliceChanged),
-		c.caches.Services.OnChange(c.serviceChanged),
-		c.caches.LocalServices.OnChange(c.localServiceChanged), c.caches.Nodes.OnChange(c.nodeChanged))
+	c.Caches.HostnameSlices.OnChange(c.sliceChanged)
+	c.Caches.Services.OnChange(c.serviceChanged)
+	c.Caches.LocalServices.OnChange(c.localServiceChanged)
+	c.Caches.Nodes.OnChange(c.nodeChanged)
+	return c
 }
 
 // sliceChanged enqueues an EndpointSlice, or the source of a copy.
@@ -62,7 +56,7 @@ func (c *hostnamesController) sliceChanged(before, after *cache.HostnameSlice) {
 // copy, to be deleted later, because the source may come back.
 func (c *hostnamesController) add(namespace, name string, delay time.Duration) {
 	key := writer.SliceKey(namespace, name)
-	if key.Name != name && c.caches.HostnameSlices.Get(namespace, key.Name) == nil {
+	if key.Name != name && c.Caches.HostnameSlices.Get(namespace, key.Name) == nil {
 		key.Name, delay = name, plan.CopyStays
 	}
 	c.loop.AddAfter(key, delay)
@@ -92,16 +86,11 @@ func (c *hostnamesController) nodeChanged(*cache.Node, *cache.Node) {
 
 // addAll enqueues the EndpointSlices of a namespace, or of all namespaces.
 func (c *hostnamesController) addAll(namespace string) {
-	for key := range c.caches.HostnameSlices.Keys() {
+	for key := range c.Caches.HostnameSlices.Keys() {
 		if namespace == metav1.NamespaceAll || namespace == key.Namespace {
 			c.add(key.Namespace, key.Name, 0)
 		}
 	}
-}
-
-// Run runs the workers until ctx is done, and returns when all have stopped. The caches must be filled.
-func (c *hostnamesController) Run(ctx context.Context, workers int) {
-	c.loop.Run(ctx, workers, c.caches.HostnameSlices.Keys())
 }
 
 // sync updates the copy of an EndpointSlice, or deletes a copy whose source is gone. For a key that stands for all
@@ -111,24 +100,24 @@ func (c *hostnamesController) sync(ctx context.Context, key types.NamespacedName
 		c.addAll(key.Namespace)
 		return nil
 	}
-	if wait := c.observed.Wait(key, c.caches.HostnameSlices, cache.ObservedTimeout); wait > 0 {
+	if wait := c.Observed.Wait(key, c.Caches.HostnameSlices, cache.ObservedTimeout); wait > 0 {
 		return reconcile.Wait(wait)
 	}
 	ls := c.localServiceOf(key)
 	if ls == nil {
-		c.observed.Forget(key)
+		c.Observed.Forget(key)
 		return nil // The garbage collector deletes the copies with their Service.
 	}
-	names := c.caches.Names(ls, c.nodeLabelKey)
+	names := c.Caches.Names(ls, c.Options.NodeLabelKey)
 	// Do not list all of them: there may be a thousand, and each has a sync of its own.
-	names.Slices = c.caches.HostnameSlicesNamed(cache.KeyOf(ls), key.Name, plan.CopyName(key.Name),
+	names.Slices = c.Caches.HostnameSlicesNamed(cache.KeyOf(ls), key.Name, plan.CopyName(key.Name),
 		plan.SourceName(key.Name))
 	change := names.Change(key.Name)
 	if change.Action == "" || change.Action == plan.Wait {
 		return nil
 	}
 	if change.Action == plan.Delete {
-		names.Slices = c.caches.HostnameSlicesOf(cache.KeyOf(ls)) // The deletion may depend on the others.
+		names.Slices = c.Caches.HostnameSlicesOf(cache.KeyOf(ls)) // The deletion may depend on the others.
 		if wait := names.DeletesAfter(time.Now()); wait > 0 {
 			c.loop.AddAfter(key, wait)
 			return nil
@@ -154,8 +143,8 @@ func (c *hostnamesController) sync(ctx context.Context, key types.NamespacedName
 // there is none.
 func (c *hostnamesController) localServiceOf(key types.NamespacedName) *v1alpha1.LocalService {
 	for _, name := range []string{key.Name, plan.CopyName(key.Name)} {
-		if slice := c.caches.HostnameSlices.Get(key.Namespace, name); slice != nil {
-			ls := c.caches.LocalServices.Get(key.Namespace, slice.LocalService().Name)
+		if slice := c.Caches.HostnameSlices.Get(key.Namespace, name); slice != nil {
+			ls := c.Caches.LocalServices.Get(key.Namespace, slice.LocalService().Name)
 			if ls != nil && ls.DeletionTimestamp == nil && ls.Spec.Mode == v1alpha1.ModeHostnames {
 				return ls
 			}

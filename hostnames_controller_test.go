@@ -76,10 +76,7 @@ func TestHostnamesSync(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t, false, append(c.objects, stored["demo"], stored[sourceName], testNode("a"))...)
-				controller, err := newHostnamesController(f.deps, newWriters(f.deps), nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				controller := newHostnamesController(f.deps, nil)
 				f.fill(controller.loop)
 				key := types.NamespacedName{Namespace: "default", Name: c.key}
 				if err := controller.sync(t.Context(), key); err != nil {
@@ -194,10 +191,7 @@ func TestHostnamesAllocations(t *testing.T) {
 			for i := range slices {
 				c.publish(fmt.Sprint(i), "a")
 			}
-			controller, err := newHostnamesController(c.deps, newWriters(c.deps), nil)
-			if err != nil {
-				c.t.Fatal(err)
-			}
+			controller := newHostnamesController(c.deps, nil)
 			end(c.t, controller.loop)
 			bytes = math.MaxUint64
 			for range 100 { // Other goroutines allocate, too: the least is that of the sync.

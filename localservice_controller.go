@@ -35,35 +35,28 @@ const eventServicesWritten = "ServicesWritten"
 // waits for its end, for half a second. The rest is left to the next turn: another sync, from the end of the queue,
 // with a new plan. docs/design.md explains the words of a sync, and where each is decided.
 type localServiceController struct {
-	recorder     app.Recorder
-	nodeLabelKey string
-	lacking      func() []string // fields: see app.Dependencies
-	caches       *cache.Caches
-	observed     *cache.Observed
-	services     *writer.Services
-	statuses     *writer.Statuses
-	loop         *reconcile.Loop // The hostnames controller also adds LocalServices to it: see syncStatus.
+	app.Dependencies
+	services *writer.Services
+	statuses *writer.Statuses
+	loop     *reconcile.Loop // The hostnames controller also adds LocalServices to it: see syncStatus.
 	// nodeEvents counts the events of nodes that affect any LocalService. When it changes, all turns end as if other
 	// work waited.
 	nodeEvents atomic.Int64
 }
 
-func newLocalServiceController(deps app.Dependencies, writers writer.Dependencies) (*localServiceController, error) {
+func newLocalServiceController(deps app.Dependencies) *localServiceController {
 	c := &localServiceController{
-		recorder:     deps.Recorder,
-		nodeLabelKey: deps.Options.NodeLabelKey,
-		lacking:      deps.LackingFields,
-		caches:       deps.Caches,
-		observed:     writers.Observed,
-		services:     writer.NewServices(writers, deps.Options.WriteConcurrency),
-		statuses:     &writer.Statuses{Dependencies: writers},
+		Dependencies: deps,
+		services:     writer.NewServices(deps.Dependencies, deps.Options.WriteConcurrency),
+		statuses:     &writer.Statuses{Dependencies: deps.Dependencies},
 	}
 	c.loop = reconcile.New("localservice", deps.Clock, c.sync)
-	return c, errors.Join(c.caches.LocalServices.OnChange(c.localServiceChanged),
-		c.caches.Nodes.OnChange(c.nodeChanged),
-		c.caches.Services.OnChange(c.serviceChanged),
-		c.caches.EndpointSlices.OnChange(c.endpointsChanged),
-		c.caches.HostnameSlices.OnChange(c.hostnameSliceChanged))
+	c.Caches.LocalServices.OnChange(c.localServiceChanged)
+	c.Caches.Nodes.OnChange(c.nodeChanged)
+	c.Caches.Services.OnChange(c.serviceChanged)
+	c.Caches.EndpointSlices.OnChange(c.endpointsChanged)
+	c.Caches.HostnameSlices.OnChange(c.hostnameSliceChanged)
+	return c
 }
 
 // localServiceChanged enqueues a LocalService whose spec has changed, or at a resync. If the spec is the same, most
@@ -75,7 +68,7 @@ func (c *localServiceController) localServiceChanged(before, after *v1alpha1.Loc
 	isGone := before != nil && !isUpdate
 	isResync := isUpdate && before.ResourceVersion == after.ResourceVersion
 	if isGone {
-		c.services.Refusals.Forget(before.UID)
+		c.Refusals.Forget(before.UID)
 	}
 	if isUpdate && !isResync && before.Generation == after.Generation {
 		c.loop.AddAfter(cache.KeyOf(after), reconcile.MaxBackoff)
@@ -94,14 +87,14 @@ func (c *localServiceController) nodeChanged(before, after *cache.Node) {
 	if after != nil {
 		has = after.Labels.Set()
 	}
-	for ls := range c.caches.LocalServices.All() {
+	for ls := range c.Caches.LocalServices.All() {
 		was := before != nil && plan.Selects(ls, before.GetName(), had)
 		is := after != nil && plan.Selects(ls, after.GetName(), has)
 		isHostnames := ls.Spec.Mode == v1alpha1.ModeHostnames // The names may depend on any label of a node.
 		// A LocalService that selects no node keeps each Service until its node is deleted.
 		hasKeptService := func() bool {
 			name := plan.ServiceName(ls.Name, plan.ForNode, before.GetName())
-			return c.caches.Services.Get(ls.Namespace, name) != nil
+			return c.Caches.Services.Get(ls.Namespace, name) != nil
 		}
 		differs := was && is && plan.DiffersFor(ls, had, has)
 		if was != is || differs || isHostnames || after == nil && hasKeptService() {
@@ -121,7 +114,7 @@ func (c *localServiceController) serviceChanged(before, after *cache.Service) {
 		}
 	}
 	for _, service := range []*cache.Service{before, after} {
-		for _, key := range c.caches.LocalServicesOf(service) {
+		for _, key := range c.Caches.LocalServicesOf(service) {
 			c.loop.AddAfter(key, delay)
 		}
 	}
@@ -149,29 +142,24 @@ func (c *localServiceController) hostnameSliceChanged(before, after *cache.Hostn
 // addExisting enqueues a LocalService that the label of an EndpointSlice names, if it exists: anybody can write
 // labels.
 func (c *localServiceController) addExisting(key types.NamespacedName, delay time.Duration) {
-	if c.caches.LocalServices.Get(key.Namespace, key.Name) != nil {
+	if c.Caches.LocalServices.Get(key.Namespace, key.Name) != nil {
 		c.loop.AddAfter(key, delay)
 	}
-}
-
-// Run runs the workers until ctx is done, and returns when all have stopped. The caches must be filled.
-func (c *localServiceController) Run(ctx context.Context, workers int) {
-	c.loop.Run(ctx, workers, c.caches.LocalServices.Keys())
 }
 
 // sync plans the Services of a LocalService from the caches, writes the differences, and reports the result in the
 // status.
 func (c *localServiceController) sync(ctx context.Context, key types.NamespacedName) error {
-	if wait := c.observed.Wait(key, c.caches.Services, cache.ObservedTimeout); wait > 0 {
+	if wait := c.Observed.Wait(key, c.Caches.Services, cache.ObservedTimeout); wait > 0 {
 		return reconcile.Wait(wait)
 	}
-	ls := c.caches.LocalServices.Get(key.Namespace, key.Name)
+	ls := c.Caches.LocalServices.Get(key.Namespace, key.Name)
 	if ls == nil || ls.DeletionTimestamp != nil {
-		c.observed.Forget(key)
+		c.Observed.Forget(key)
 		return nil // The garbage collector, or the namespace controller, deletes the Services.
 	}
-	owned := c.caches.Services.Owned(ls)
-	templates, err := plan.NewTemplates(ls, c.nodeLabelKey, c.caches.Nodes.Labels())
+	owned := c.Caches.Services.Owned(ls)
+	templates, err := plan.NewTemplates(ls, c.Options.NodeLabelKey, c.Caches.Nodes.Labels())
 	if err = cmp.Or(err, plan.CheckMode(ls, owned)); err != nil {
 		later, err := c.statuses.Write(ctx, ls, status.OfInvalid(ls, err), false)
 		if later > 0 {
@@ -190,18 +178,18 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 // plan computes the plan of a LocalService from the caches.
 func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.Templates,
 	owned map[string]plan.Service) plan.Plan {
-	names := c.caches.Names(ls, c.nodeLabelKey)
-	names.Slices = c.caches.HostnameSlicesOf(cache.KeyOf(ls))
+	names := c.Caches.Names(ls, c.Options.NodeLabelKey)
+	names.Slices = c.Caches.HostnameSlicesOf(cache.KeyOf(ls))
 	return plan.Compute(plan.Input{
 		Templates:   templates,
-		Nodes:       c.caches.Nodes.Selected(ls),
+		Nodes:       c.Caches.Nodes.Selected(ls),
 		Owned:       owned,
-		Lookup:      func(name string) plan.Service { return c.caches.Services.Lookup(ls.Namespace, name) },
-		NodeExists:  func(node string) bool { return c.caches.Nodes.Get("", node) != nil },
-		Ready:       c.caches.ReadyServices(ls),
-		PortNumbers: c.caches.PortNumbers(ls),
+		Lookup:      func(name string) plan.Service { return c.Caches.Services.Lookup(ls.Namespace, name) },
+		NodeExists:  func(node string) bool { return c.Caches.Nodes.Get("", node) != nil },
+		Ready:       c.Caches.ReadyServices(ls),
+		PortNumbers: c.Caches.PortNumbers(ls),
 		Names:       names,
-		Lacking:     c.lacking(),
+		Lacking:     c.LackingFields,
 	})
 }
 
@@ -223,7 +211,7 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 		// Until the cache has observed the last status, it cannot show that this turn is not the first.
 		isMiddle := status.IsMiddle(ls, p, outcome) || outcome.More && !c.isStatusObserved(ls)
 		if outcome.GaveUp || !isMiddle {
-			c.recorder.Record(ls, corev1.EventTypeNormal, eventServicesWritten, summary)
+			c.Record(ls, corev1.EventTypeNormal, eventServicesWritten, summary)
 		}
 		klog.FromContext(ctx).Info("Services written", "localService", klog.KObj(ls), "summary", summary,
 			"nodes", p.Nodes)
@@ -239,7 +227,7 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 // withStatus returns a LocalService with the latest status in the cache, unless its spec has changed: the last status
 // may have arrived while the writes were made.
 func (c *localServiceController) withStatus(ls *v1alpha1.LocalService) *v1alpha1.LocalService {
-	current := c.caches.LocalServices.Get(ls.Namespace, ls.Name)
+	current := c.Caches.LocalServices.Get(ls.Namespace, ls.Name)
 	if current != nil && current.UID == ls.UID && current.Generation == ls.Generation {
 		return current
 	}
@@ -248,7 +236,7 @@ func (c *localServiceController) withStatus(ls *v1alpha1.LocalService) *v1alpha1
 
 // isStatusObserved reports whether the cache has observed the status that was written last.
 func (c *localServiceController) isStatusObserved(ls *v1alpha1.LocalService) bool {
-	return c.observed.Wait(cache.KeyOf(ls), c.caches.LocalServices, cache.StatusTimeout) == 0
+	return c.Observed.Wait(cache.KeyOf(ls), c.Caches.LocalServices, cache.StatusTimeout) == 0
 }
 
 // syncAgain enqueues a LocalService for work that no event will trigger. Of several delays, the queue keeps the

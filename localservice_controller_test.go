@@ -33,10 +33,7 @@ var demoKey = types.NamespacedName{Namespace: "default", Name: "demo"}
 // newLocalServices makes a controller with filled caches.
 func (f *fixture) newLocalServices() *localServiceController {
 	f.t.Helper()
-	c, err := newLocalServiceController(f.deps, newWriters(f.deps))
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	c := newLocalServiceController(f.deps)
 	f.fill(c.loop)
 	return c
 }

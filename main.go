@@ -15,8 +15,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/localservice-dev/local-service-controller/internal/app"
-	"github.com/localservice-dev/local-service-controller/internal/cache"
-	"github.com/localservice-dev/local-service-controller/internal/writer"
 )
 
 func main() {
@@ -48,41 +46,30 @@ type controllers struct {
 	localServices *localServiceController
 	hostnames     *hostnamesController
 	pods          *podController // nil with -label-pods=false
-	options       *app.Options
 }
 
-func makeControllers(deps app.Dependencies) (*controllers, error) {
-	writers := newWriters(deps)
-	localServices, err1 := newLocalServiceController(deps, writers)
-	hostnames, err2 := newHostnamesController(deps, writers, localServices.loop.Add)
-	c := &controllers{localServices: localServices, hostnames: hostnames, options: deps.Options}
-	var err3 error
+func makeControllers(deps app.Dependencies) *controllers {
+	localServices := newLocalServiceController(deps)
+	c := &controllers{localServices: localServices, hostnames: newHostnamesController(deps, localServices.loop.Add)}
 	if deps.Options.LabelPods {
-		c.pods, err3 = newPodController(deps)
+		c.pods = newPodController(deps)
 	}
-	return c, errors.Join(err1, err2, err3)
-}
-
-// newWriters returns the dependencies of all writers of Services, EndpointSlices and statuses. They share refusals,
-// because the status of a LocalService also reports refused EndpointSlices.
-func newWriters(deps app.Dependencies) writer.Dependencies {
-	return writer.Dependencies{Kube: deps.Kube, Client: deps.Client, Metadata: deps.Metadata, Caches: deps.Caches,
-		Observed: cache.NewObserved(), Refusals: writer.NewRefusals(), Record: deps.Recorder.Record,
-		Shuffle: deps.Shuffle}
+	return c
 }
 
 // newControllers creates the controllers, and returns a function that runs them until its context is done.
-func newControllers(deps app.Dependencies) (work func(context.Context), err error) {
-	c, err := makeControllers(deps)
-	return c.run, err
+func newControllers(deps app.Dependencies) (work func(context.Context)) {
+	return makeControllers(deps).run
 }
 
+// run runs all workers until ctx is done, and returns when they have stopped. The caches must be filled.
 func (c *controllers) run(ctx context.Context) {
+	options, caches := c.localServices.Options, c.localServices.Caches
 	var running sync.WaitGroup
-	running.Go(func() { c.localServices.Run(ctx, c.options.Workers) })
-	running.Go(func() { c.hostnames.Run(ctx, c.options.WriteConcurrency) })
+	running.Go(func() { c.localServices.loop.Run(ctx, options.Workers, caches.LocalServices.Keys()) })
+	running.Go(func() { c.hostnames.loop.Run(ctx, options.WriteConcurrency, caches.HostnameSlices.Keys()) })
 	if c.pods != nil {
-		running.Go(func() { c.pods.Run(ctx, c.options.WriteConcurrency) })
+		running.Go(func() { c.pods.loop.Run(ctx, options.WriteConcurrency, c.pods.keys) })
 	}
 	running.Wait()
 }

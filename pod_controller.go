@@ -38,14 +38,10 @@ const (
 // all pods with -label-all-pods. It writes nothing else, never removes a label, and does not change a label by which
 // the pod's owner selects it.
 type podController struct {
-	labels       *writer.Labels
-	recorder     app.Recorder
-	nodeLabelKey string
-	all          bool // Label all pods, not only those that a LocalService selects.
-	caches       *cache.Caches
-	loop         *reconcile.Loop
-	observed     *cache.Observed
-	complaints   *app.Complaints
+	app.Dependencies
+	labels     *writer.Labels
+	loop       *reconcile.Loop
+	complaints *app.Complaints
 	// judging holds locks that namespaces share by a hash. A worker holds the lock while it compares a pod with all
 	// LocalServices of the namespace, so that a tenant with thousands of both takes one processor at most, and leaves
 	// the others to other tenants.
@@ -54,30 +50,24 @@ type podController struct {
 
 var seed = maphash.MakeSeed()
 
-func newPodController(deps app.Dependencies) (*podController, error) {
-	observed := cache.NewObserved()
-	c := &podController{
-		labels: &writer.Labels{Kube: deps.Kube, Caches: deps.Caches, Observed: observed,
-			Refusals: writer.NewRefusals(), Key: deps.Options.NodeLabelKey},
-		recorder:     deps.Recorder,
-		complaints:   app.NewComplaints(),
-		nodeLabelKey: deps.Options.NodeLabelKey,
-		all:          deps.Options.LabelAllPods,
-		caches:       deps.Caches,
-		observed:     observed,
-	}
+func newPodController(deps app.Dependencies) *podController {
+	// A pod may have the name of a LocalService, and there are many more of them.
+	deps.Observed, deps.Refusals = cache.NewObserved(), writer.NewRefusals()
+	c := &podController{Dependencies: deps, complaints: app.NewComplaints(),
+		labels: &writer.Labels{Dependencies: deps.Dependencies, Key: deps.Options.NodeLabelKey}}
 	c.loop = reconcile.New("pod", deps.Clock, c.sync)
-	return c, errors.Join(c.caches.Pods.OnChange(c.podChanged),
-		c.caches.LocalServices.OnChange(c.localServiceChanged))
+	c.Caches.Pods.OnChange(c.podChanged)
+	c.Caches.LocalServices.OnChange(c.localServiceChanged)
+	return c
 }
 
 // podChanged enqueues a pod that needs the label.
 func (c *podController) podChanged(before, after *cache.Pod) {
 	if before != nil && (after == nil || after.GetUID() != before.GetUID()) { // The pod was deleted or recreated.
-		c.labels.Refusals.Remove(writer.LabelAttempt(before))
+		c.Refusals.Remove(writer.LabelAttempt(before))
 	}
 	if after == nil {
-		c.observed.Forget(cache.KeyOf(before)) // A recreated pod has writes of its own.
+		c.Observed.Forget(cache.KeyOf(before)) // A recreated pod has writes of its own.
 		return
 	}
 	switch {
@@ -91,54 +81,52 @@ func (c *podController) podChanged(before, after *cache.Pod) {
 
 // localServiceChanged enqueues a namespace in which a LocalService may have begun to select pods.
 func (c *podController) localServiceChanged(before, after *v1alpha1.LocalService) {
-	if after == nil || c.all || !plan.LabelsPods(after) ||
+	if after == nil || c.Options.LabelAllPods || !plan.LabelsPods(after) ||
 		before != nil && plan.LabelsPods(before) && maps.Equal(before.Spec.Selector, after.Spec.Selector) {
 		return
 	}
 	c.loop.AddAfter(reconcile.AllIn(after.Namespace), reconcile.BatchPeriod)
 }
 
-// Run runs the workers until ctx is done, and returns when all have stopped. The caches must be filled.
-func (c *podController) Run(ctx context.Context, workers int) {
-	c.loop.Run(ctx, workers, func(yield func(types.NamespacedName) bool) {
-		if c.all {
-			for pod := range c.caches.Pods.All() {
-				if pod.NeedsLabel() && !yield(cache.KeyOf(pod)) {
-					return
-				}
-			}
-			return
-		}
-		for ls := range c.caches.LocalServices.All() {
-			if plan.LabelsPods(ls) && !yield(reconcile.AllIn(ls.Namespace)) {
+// keys yields the keys to begin with.
+func (c *podController) keys(yield func(types.NamespacedName) bool) {
+	if c.Options.LabelAllPods {
+		for pod := range c.Caches.Pods.All() {
+			if pod.NeedsLabel() && !yield(cache.KeyOf(pod)) {
 				return
 			}
 		}
-	})
+		return
+	}
+	for ls := range c.Caches.LocalServices.All() {
+		if plan.LabelsPods(ls) && !yield(reconcile.AllIn(ls.Namespace)) {
+			return
+		}
+	}
 }
 
 // sync labels a pod, or enqueues all pods of a namespace that need the label.
 func (c *podController) sync(ctx context.Context, key types.NamespacedName) error {
 	if reconcile.IsAll(key) {
-		for _, pod := range c.caches.Pods.Unlabelled(key.Namespace) {
+		for _, pod := range c.Caches.Pods.Unlabelled(key.Namespace) {
 			c.loop.Add(cache.KeyOf(pod))
 		}
 		return nil
 	}
-	if wait := c.observed.Wait(key, c.caches.Pods, cache.ObservedTimeout); wait > 0 {
+	if wait := c.Observed.Wait(key, c.Caches.Pods, cache.ObservedTimeout); wait > 0 {
 		return reconcile.Wait(wait)
 	}
-	p := c.caches.Pods.Get(key.Namespace, key.Name)
+	p := c.Caches.Pods.Get(key.Namespace, key.Name)
 	if p == nil || !p.NeedsLabel() {
 		return nil
 	}
-	sinceWrite := c.observed.SinceWrite(key, c.caches.Pods)
-	if after := max(c.labels.Refusals.RetryAfter(writer.LabelAttempt(p)), labelInterval-sinceWrite); after > 0 {
+	sinceWrite := c.Observed.SinceWrite(key, c.Caches.Pods)
+	if after := max(c.Refusals.RetryAfter(writer.LabelAttempt(p)), labelInterval-sinceWrite); after > 0 {
 		c.loop.AddAfter(key, after)
 		return nil
 	}
 	ls := c.selectedBy(p)
-	if ls == nil && !c.all {
+	if ls == nil && !c.Options.LabelAllPods {
 		return nil
 	}
 	retryAfter, refusal, err := c.labels.Write(ctx, p)
@@ -149,13 +137,13 @@ func (c *podController) sync(ctx context.Context, key types.NamespacedName) erro
 		c.loop.AddAfter(key, retryAfter)
 		if refusal != nil {
 			c.warn(ctx, ls, p, eventLabelRefused, fmt.Sprintf("Pods cannot be reached through the Services of their "+
-				"nodes, because their label %s does not have the name of the node: %s", c.nodeLabelKey,
+				"nodes, because their label %s does not have the name of the node: %s", c.Options.NodeLabelKey,
 				status.CauseOf(refusal, p.GetName(), p.Node())))
 		}
 		return nil
 	case sinceWrite < cache.ObservedTimeout:
 		c.warn(ctx, ls, p, eventLabelContested, fmt.Sprintf("Something else changes the label %s of pods after the "+
-			"controller has set it, so the controller sets it again", c.nodeLabelKey))
+			"controller has set it, so the controller sets it again", c.Options.NodeLabelKey))
 	case ls != nil:
 		metrics.ObserveSince(metrics.PodLabel, p.Scheduled(), ls.CreationTimestamp.Time)
 	default: // All pods are labelled.
@@ -180,7 +168,7 @@ func (c *podController) warn(ctx context.Context, ls *v1alpha1.LocalService, p *
 	}
 	note = words.Printable(note) // A webhook may answer anything.
 	if c.complaints.IsNews(subject+": "+note, "") {
-		c.recorder.Record(regarding, corev1.EventTypeWarning, reason, note)
+		c.Record(regarding, corev1.EventTypeWarning, reason, note)
 		klog.FromContext(ctx).Error(errors.New(note), "The label of a pod is not right, nor perhaps those of others",
 			"reason", reason, "pod", klog.KObj(p), "localService", klog.KObj(ls))
 	}
@@ -192,7 +180,7 @@ func (c *podController) selectedBy(p *cache.Pod) (oldest *v1alpha1.LocalService)
 	judging.Lock()
 	defer judging.Unlock()
 	labels := p.Labels().Set()
-	for _, ls := range c.caches.Labelling(p.GetNamespace()) {
+	for _, ls := range c.Caches.Labelling(p.GetNamespace()) {
 		if plan.SelectsPod(ls, labels) && (oldest == nil || isOlder(ls, oldest)) {
 			oldest = ls
 		}

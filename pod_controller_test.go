@@ -33,10 +33,7 @@ var podKey = types.NamespacedName{Namespace: "default", Name: "p"}
 // newPods makes a controller with filled caches.
 func (f *fixture) newPods() *podController {
 	f.t.Helper()
-	c, err := newPodController(f.deps)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	c := newPodController(f.deps)
 	f.fill(c.loop)
 	return c
 }
@@ -222,9 +219,9 @@ func TestPodsAnswers(t *testing.T) {
 // startPods runs the controller of pods.
 func (c *cluster) startPods() {
 	c.t.Helper()
-	c.run(func(deps app.Dependencies) (func(context.Context), error) {
-		pods, err := newPodController(deps)
-		return func(ctx context.Context) { pods.Run(ctx, 4) }, err
+	c.run(func(deps app.Dependencies) func(context.Context) {
+		pods := newPodController(deps)
+		return func(ctx context.Context) { pods.loop.Run(ctx, 4, pods.keys) }
 	})
 }
 
@@ -250,14 +247,14 @@ func TestPodsRefusedForOneCause(t *testing.T) {
 			return apierrors.NewForbidden(corev1.Resource("pods"), name, cause)
 		})
 		var errs atomic.Int64 // in the log
-		c.run(func(deps app.Dependencies) (func(context.Context), error) {
-			pods, err := newPodController(deps)
+		c.run(func(deps app.Dependencies) func(context.Context) {
+			pods := newPodController(deps)
 			log := funcr.New(func(_, line string) {
 				if strings.Contains(line, `"error"=`) {
 					errs.Add(1)
 				}
 			}, funcr.Options{})
-			return func(ctx context.Context) { pods.Run(klog.NewContext(ctx, log), 4) }, err
+			return func(ctx context.Context) { pods.loop.Run(klog.NewContext(ctx, log), 4, pods.keys) }
 		})
 		time.Sleep(4 * time.Minute)
 		const refused = "Warning NodeLabelRefused Pods cannot be reached"

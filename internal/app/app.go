@@ -25,6 +25,7 @@ import (
 
 	"github.com/localservice-dev/local-service-controller/internal/cache"
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
+	"github.com/localservice-dev/local-service-controller/internal/writer"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	clientset "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned"
 	localservicescheme "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned/scheme"
@@ -32,25 +33,18 @@ import (
 
 // Dependencies hold what controllers are made from.
 type Dependencies struct {
-	Options  *Options
-	Kube     kubernetes.Interface
-	Client   clientset.Interface
-	Metadata metadata.Interface
-	Recorder Recorder
+	writer.Dependencies
+	Options *Options
 	// Clock is that of the queues, which have metrics.
 	Clock clock.WithTicker
-	// Shuffle randomizes the order of writes, so that no refused write always comes first.
-	Shuffle func(n int, swap func(i, j int))
-	Caches  *cache.Caches
-	// LackingFields returns the fields of a spec that the API server did not know when this instance started.
-	LackingFields func() []string
+	// LackingFields are the fields of a spec that the API server did not know when this instance started.
+	LackingFields []string
 }
 
 // Run waits until the cluster has what the controllers need, makes them, and runs them, while this instance leads,
 // until ctx is done. The function work must not return before all work has ended. Run ends with an error if etcd was
 // restored from a backup: see cache.Reader.
-func Run(ctx context.Context, opts *Options, newControllers func(Dependencies) (work func(context.Context),
-	err error)) error {
+func Run(ctx context.Context, opts *Options, newControllers func(Dependencies) (work func(context.Context))) error {
 	running, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	err := run(running, stop, opts, newControllers)
@@ -61,7 +55,7 @@ func Run(ctx context.Context, opts *Options, newControllers func(Dependencies) (
 }
 
 func run(ctx context.Context, onRestore func(error), opts *Options,
-	newControllers func(Dependencies) (work func(context.Context), err error)) error {
+	newControllers func(Dependencies) (work func(context.Context))) error {
 	config, err := opts.restConfig()
 	if err != nil {
 		return err
@@ -79,25 +73,20 @@ func run(ctx context.Context, onRestore func(error), opts *Options,
 		"nodeLabelKey", opts.NodeLabelKey, "namespaces", opts.Namespaces, "leaderElection", opts.leaderElect,
 		"httpAddress", server.address, "metricsSecureAddress", server.metricsAddress)
 
-	cluster := &preflight{host: config.Host, kube: deps.Kube, namespaces: opts.Namespaces}
-	if err := waitUntil(ctx, cluster.check); err != nil {
+	cluster := &preflight{config.Host, deps.Kube, opts.Namespaces, NewComplaints()}
+	if err := cluster.wait(ctx); err != nil {
 		return nil // Stopped while waiting.
 	}
-	var stopEvents func()
-	if deps.Recorder, stopEvents, err = newRecorder(ctx, deps.Kube); err != nil {
-		return err
-	}
-	defer stopEvents()
-	if err := deps.addCaches(dyn, cluster.readErrors(), onRestore); err != nil {
-		return err
-	}
-	metrics.Register(&metrics.Collector{LocalServices: deps.Caches.LocalServices.All})
-	var lacking []string // Found before the work begins.
-	deps.LackingFields = func() []string { return lacking }
-	work, err := newControllers(deps)
+	recorder, stopEvents, err := newRecorder(ctx, deps.Kube)
 	if err != nil {
 		return err
 	}
+	deps.Record = RecordTo(recorder)
+	defer stopEvents()
+	deps.addCaches(dyn, cluster.logReadError, onRestore)
+	metrics.Register(&metrics.Collector{LocalServices: deps.Caches.LocalServices.All})
+	deps.LackingFields = cluster.findOldSchema(ctx)
+	work := newControllers(deps)
 
 	cachesCtx, stopCaches := context.WithCancel(context.WithoutCancel(ctx))
 	waitForCaches := deps.Caches.Start(cachesCtx)
@@ -108,7 +97,6 @@ func run(ctx context.Context, onRestore func(error), opts *Options,
 	}
 	server.ready.Store(true)
 	klog.FromContext(ctx).Info("Caches are filled")
-	lacking = cluster.findOldSchema(ctx)
 	for range 2 { // Filling the caches took much more memory than they keep. A sync.Pool is freed at the second run.
 		debug.FreeOSMemory()
 	}
@@ -120,24 +108,24 @@ func run(ctx context.Context, onRestore func(error), opts *Options,
 }
 
 // NewDependencies makes Dependencies, for an API server that is known to have all that controllers need.
-func NewDependencies(config *rest.Config, opts *Options, recorder Recorder,
+func NewDependencies(config *rest.Config, opts *Options, recorder events.EventRecorder,
 	onReadError func(ctx context.Context, resource string, err error), onRestore func(error)) (Dependencies, error) {
 	deps, dyn, err := newClients(config, opts)
 	if err != nil {
 		return deps, err
 	}
-	deps.Recorder = recorder
-	return deps, deps.addCaches(dyn, onReadError, onRestore)
+	deps.Record = RecordTo(recorder)
+	deps.addCaches(dyn, onReadError, onRestore)
+	return deps, nil
 }
 
 // addCaches makes the caches; Start fills them.
 func (d *Dependencies) addCaches(dyn dynamic.Interface,
-	onReadError func(ctx context.Context, resource string, err error), onRestore func(error)) (err error) {
-	d.Caches, err = cache.New(cache.Options{Kube: d.Kube, Metadata: d.Metadata,
+	onReadError func(ctx context.Context, resource string, err error), onRestore func(error)) {
+	d.Caches = cache.New(cache.Options{Kube: d.Kube, Metadata: d.Metadata,
 		LocalServices: cache.NewLocalServiceReader(dyn, d.Options.resyncPeriod), Namespaces: d.Options.Namespaces,
 		NodeLabelKey: d.Options.NodeLabelKey, Pods: d.Options.LabelPods, AllPods: d.Options.LabelAllPods,
 		OnReadError: onReadError, OnRestore: onRestore})
-	return err
 }
 
 // newClients makes the clients. None is throttled: the bounded number of writes under way is the back-pressure, and
@@ -159,20 +147,21 @@ func newClients(config *rest.Config, opts *Options) (Dependencies, dynamic.Inter
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return Dependencies{}, nil, fmt.Errorf("make clients for %s: %w", config.Host, err)
 	}
-	return Dependencies{Options: opts, Kube: kube, Client: client, Metadata: meta, Clock: clock.RealClock{},
-		Shuffle: rand.Shuffle, LackingFields: func() []string { return nil }}, dyn, nil
+	return Dependencies{Options: opts, Clock: clock.RealClock{}, Dependencies: writer.Dependencies{
+		Kube: kube, Client: client, Metadata: meta, Observed: cache.NewObserved(), Refusals: writer.NewRefusals(),
+		Shuffle: rand.Shuffle}}, dyn, nil
 }
 
-// newRecorder makes a Recorder, and returns how to stop it. An event that is being written then is not canceled, which
+// newRecorder makes a recorder of events, and returns how to stop it. An event that is being written then is not canceled, which
 // would be logged as an error, but nobody waits for it: the last event may be lost at a stop.
-func newRecorder(ctx context.Context, kube kubernetes.Interface) (Recorder, func(), error) {
+func newRecorder(ctx context.Context, kube kubernetes.Interface) (events.EventRecorder, func(), error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(kubescheme.AddToScheme(scheme), localservicescheme.AddToScheme(scheme)); err != nil {
-		return Recorder{}, nil, err
+		return nil, nil, err
 	}
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: kube.EventsV1()})
 	if err := broadcaster.StartRecordingToSinkWithContext(context.WithoutCancel(ctx)); err != nil {
-		return Recorder{}, nil, fmt.Errorf("record events: %w", err)
+		return nil, nil, fmt.Errorf("record events: %w", err)
 	}
-	return Recorder{broadcaster.NewRecorder(scheme, v1alpha1.FieldManager)}, broadcaster.Shutdown, nil
+	return broadcaster.NewRecorder(scheme, v1alpha1.FieldManager), broadcaster.Shutdown, nil
 }

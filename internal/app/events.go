@@ -12,18 +12,15 @@ import (
 // maxEventNote limits the note of an event, in bytes, as the API server does.
 const maxEventNote = 1024
 
-// Recorder records events.
-type Recorder struct {
-	events.EventRecorder
-}
-
-// Record records an event. The recorder of client-go counts events that differ only in their notes as one event, and
-// keeps only the first note. A hash of the note in the action keeps them apart.
-func (r Recorder) Record(regarding runtime.Object, eventType, reason, note string) {
-	if len(note) > maxEventNote {
-		note = strings.ToValidUTF8(note[:maxEventNote-len("…")], "") + "…"
+// RecordTo returns a function that records an event. The recorder of client-go counts events that differ only in their
+// notes as one event, and keeps only the first note. A hash of the note in the action keeps them apart.
+func RecordTo(recorder events.EventRecorder) func(regarding runtime.Object, eventType, reason, note string) {
+	return func(regarding runtime.Object, eventType, reason, note string) {
+		if len(note) > maxEventNote {
+			note = strings.ToValidUTF8(note[:maxEventNote-len("…")], "") + "…"
+		}
+		hash := fnv.New32a()
+		_, _ = hash.Write([]byte(note)) // It never fails.
+		recorder.Eventf(regarding, nil, eventType, reason, fmt.Sprintf("%s-%08x", reason, hash.Sum32()), "%s", note)
 	}
-	hash := fnv.New32a()
-	_, _ = hash.Write([]byte(note)) // It never fails.
-	r.Eventf(regarding, nil, eventType, reason, fmt.Sprintf("%s-%08x", reason, hash.Sum32()), "%s", note)
 }

@@ -40,7 +40,7 @@ func TestEventsAtAStop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	recorder.Record(objects.LocalService(), corev1.EventTypeNormal, "Reason", "note")
+	RecordTo(recorder)(objects.LocalService(), corev1.EventTypeNormal, "Reason", "note")
 	<-begun
 	cancel()
 	stop()

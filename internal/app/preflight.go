@@ -33,6 +33,7 @@ type preflight struct {
 	host       string
 	kube       kubernetes.Interface
 	namespaces []string // to work in, none for all
+	complaints *Complaints
 }
 
 // check returns what is missing before the caches can be filled, nil if nothing is. Missing permissions show when they
@@ -57,35 +58,31 @@ func (c *preflight) check(ctx context.Context) error {
 	return nil
 }
 
-// waitUntil checks until nothing is missing, and logs what it waits for. Its error is that of ctx.
-func waitUntil(ctx context.Context, check func(context.Context) error) error {
-	complaints := NewComplaints()
+// wait checks until nothing is missing, and logs what it waits for. Its error is that of ctx.
+func (c *preflight) wait(ctx context.Context) error {
 	return wait.PollUntilContextCancel(ctx, retryInterval, true, func(ctx context.Context) (done bool, _ error) {
-		err := check(ctx)
+		err := c.check(ctx)
 		if err == nil {
 			return true, ctx.Err()
 		}
 		// The words of the cause may change with each attempt.
 		message, _, _ := strings.Cut(err.Error(), causeSeparator)
-		if ctx.Err() == nil && complaints.IsNews("", message) {
+		if ctx.Err() == nil && c.complaints.IsNews("", message) {
 			klog.FromContext(ctx).Info("Waiting: "+err.Error(), "retryInterval", retryInterval)
 		}
 		return false, nil
 	})
 }
 
-// readErrors returns a function that logs why a resource cannot be listed or watched, but not at every attempt, and
-// without an error that it can be again.
-func (c *preflight) readErrors() func(ctx context.Context, resource string, err error) {
-	complaints := NewComplaints()
-	return func(ctx context.Context, resource string, err error) {
-		message, logger := c.explain(err), klog.FromContext(ctx)
-		switch isNews := ctx.Err() == nil && complaints.IsNews(resource, message); {
-		case isNews && err == nil:
-			logger.Info(message, "resource", resource)
-		case isNews:
-			logger.Error(err, message, "resource", resource)
-		}
+// logReadError logs why a resource cannot be listed or watched, but not at every attempt, and without an error that it
+// can be again.
+func (c *preflight) logReadError(ctx context.Context, resource string, err error) {
+	message, logger := c.explain(err), klog.FromContext(ctx)
+	switch isNews := ctx.Err() == nil && c.complaints.IsNews(resource, message); {
+	case isNews && err == nil:
+		logger.Info(message, "resource", resource)
+	case isNews:
+		logger.Error(err, message, "resource", resource)
 	}
 }
 

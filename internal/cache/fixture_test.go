@@ -24,15 +24,11 @@ func newCaches(t *testing.T, namespaces ...string) *Caches {
 func newCachesOf(t *testing.T, kube kubernetes.Interface, localServices dynamic.Interface,
 	namespaces ...string) *Caches {
 	t.Helper()
-	c, err := New(Options{Kube: kube, LocalServices: NewLocalServiceReader(localServices, 0),
+	return New(Options{Kube: kube, LocalServices: NewLocalServiceReader(localServices, 0),
 		Metadata: metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), NodeLabelKey: nodeLabelKey,
 		Pods:       true,
 		Namespaces: namespaces, OnReadError: func(context.Context, string, error) {},
 		OnRestore: func(err error) { t.Error(err) }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
 }
 
 // show adds objects to a cache.

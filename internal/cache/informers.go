@@ -62,7 +62,7 @@ type Options struct {
 }
 
 // New makes the caches. They are empty until Start.
-func New(o Options) (_ *Caches, err error) {
+func New(o Options) *Caches {
 	namespaces := o.Namespaces
 	if len(namespaces) == 0 {
 		namespaces = []string{metav1.NamespaceAll}
@@ -111,9 +111,9 @@ func New(o Options) (_ *Caches, err error) {
 		c.Pods.begin()
 	}
 	if o.Pods {
-		err = c.LocalServices.OnChange(c.Pods.localServiceChanged)
+		c.LocalServices.OnChange(c.Pods.localServiceChanged)
 	}
-	return c, err
+	return c
 }
 
 type runner interface {

@@ -59,14 +59,12 @@ func TestNamespaces(t *testing.T) {
 		})
 		c := newCachesOf(t, kube, dynamic, "a", "b")
 		var reported []string
-		if err := c.LocalServices.OnChange(func(_, after *v1alpha1.LocalService) {
+		c.LocalServices.OnChange(func(_, after *v1alpha1.LocalService) {
 			if c.Services.Get(after.Namespace, "service") == nil {
 				t.Errorf("the LocalService of %s is reported before its Services", after.Namespace)
 			}
 			reported = append(reported, after.Namespace)
-		}); err != nil {
-			t.Fatal(err)
-		}
+		})
 		want := func(namespaces ...string) {
 			t.Helper()
 			time.Sleep(time.Minute) // fake time: client-go polls for synced caches, and tries again

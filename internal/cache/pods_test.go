@@ -23,9 +23,7 @@ func TestPodsOnDemand(t *testing.T) {
 			Spec:       corev1.PodSpec{NodeName: "a"}}),
 			dynamicfake.NewSimpleDynamicClient(runtime.NewScheme()))
 		p, changes := c.Pods, 0
-		if err := p.OnChange(func(before, after *Pod) { changes++ }); err != nil {
-			t.Fatal(err)
-		}
+		p.OnChange(func(before, after *Pod) { changes++ })
 		expect := func(when string, pods int) {
 			t.Helper()
 			time.Sleep(time.Minute)

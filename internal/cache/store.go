@@ -2,7 +2,6 @@ package cache
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"slices"
 	"sync"
@@ -141,7 +140,7 @@ func (s *Store[T]) lastSyncedVersion(namespace string) string {
 // OnChange calls changed after each change of an object: before is nil if it is new, after is nil if it is gone. If T
 // has a method same, changes that affect no kept field are left out: heartbeats must not cause work. changed must not
 // block.
-func (s *Store[T]) OnChange(changed func(before, after T)) error {
+func (s *Store[T]) OnChange(changed func(before, after T)) {
 	var none T
 	handler := cache.TypedResourceEventHandlerFuncs[T]{
 		AddFunc: func(obj T) { changed(none, obj) },
@@ -154,12 +153,9 @@ func (s *Store[T]) OnChange(changed func(before, after T)) error {
 	}
 	for _, w := range s.watched {
 		registration, err := w.AddTypedEventHandler(handler)
-		if err != nil {
-			return fmt.Errorf("watch changes: %w", err)
-		}
+		utilruntime.Must(err) // An informer takes handlers until it has stopped.
 		w.synced = append(w.synced, registration.HasSynced)
 	}
-	return nil
 }
 
 func (s *Store[T]) run(ctx context.Context) {

@@ -38,9 +38,7 @@ func TestOnChange(t *testing.T) {
 	informer := &handlers{}
 	store := storeOf(informer)
 	var got [][2]*Node
-	if err := store.OnChange(func(before, after *Node) { got = append(got, [2]*Node{before, after}) }); err != nil {
-		t.Fatal(err)
-	}
+	store.OnChange(func(before, after *Node) { got = append(got, [2]*Node{before, after}) })
 	a, b := &Node{Labels: "a=1"}, &Node{Labels: "a=2"}
 	informer.OnAdd(a, false)
 	informer.OnUpdate(a, &Node{Labels: "a=1"}) // a heartbeat

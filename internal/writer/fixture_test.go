@@ -88,16 +88,14 @@ func newFixture(t *testing.T, concurrency int, edit ...func(*v1alpha1.LocalServi
 		return true, &metav1.PartialObjectMetadata{}, f.onNode(a.(core.GetAction).GetName())
 	})
 	f.kube.PrependReactor("*", "services", f.react)
-	caches, err := cache.New(cache.Options{Kube: f.kube, Metadata: metadata, NodeLabelKey: v1alpha1.DefaultNodeLabelKey,
+	caches := cache.New(cache.Options{Kube: f.kube, Metadata: metadata, NodeLabelKey: v1alpha1.DefaultNodeLabelKey,
 		LocalServices: func(string) cache.Reader { return cache.Reader{} }})
-	if err != nil {
-		t.Fatal(err)
-	}
 	f.cached = caches.LocalServices.Indexer(metav1.NamespaceAll)
 	f.cache(f.ls)
 	f.deps = Dependencies{Kube: f.kube, Metadata: metadata, Caches: caches, Observed: cache.NewObserved(),
 		Refusals: NewRefusals(), Shuffle: inOrder}
 	f.services = NewServices(f.deps, concurrency)
+	var err error
 	if f.templates, err = plan.NewTemplates(f.ls, v1alpha1.DefaultNodeLabelKey, noLabel); err != nil {
 		t.Fatal(err)
 	}

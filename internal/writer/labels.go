@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/localservice-dev/local-service-controller/internal/cache"
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
@@ -24,12 +23,8 @@ import (
 
 // Labels writes the node label of pods.
 type Labels struct {
-	Kube     kubernetes.Interface
-	Caches   *cache.Caches
-	Observed *cache.Observed
-	Refusals *Refusals
-	// Key names the node label.
-	Key string
+	Dependencies
+	Key string // of the node label
 }
 
 // LabelAttempt identifies the write of a pod's label.

@@ -34,7 +34,8 @@ const (
 // ErrNamespaceTerminating stops the writes of a plan: nothing that is written to the namespace will last.
 var ErrNamespaceTerminating = errors.New("the namespace is being deleted")
 
-// Dependencies holds what writers need: clients, caches and refusals.
+// Dependencies holds what writers need. All writers of Services, EndpointSlices and statuses share refusals, because
+// the status of a LocalService also reports refused EndpointSlices.
 type Dependencies struct {
 	Kube     kubernetes.Interface
 	Client   clientset.Interface
