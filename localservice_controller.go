@@ -180,17 +180,17 @@ func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.
 	owned map[string]plan.Service) plan.Plan {
 	names := c.Caches.Names(ls, c.Options.NodeLabelKey)
 	names.Slices = c.Caches.HostnameSlicesOf(cache.KeyOf(ls))
-	return plan.Compute(plan.Input{
-		Templates:   templates,
-		Nodes:       c.Caches.Nodes.Selected(ls),
-		Owned:       owned,
-		Lookup:      func(name string) plan.Service { return c.Caches.Services.Lookup(ls.Namespace, name) },
-		NodeExists:  func(node string) bool { return c.Caches.Nodes.Get("", node) != nil },
-		Ready:       c.Caches.ReadyServices(ls),
-		PortNumbers: c.Caches.PortNumbers(ls),
-		Names:       names,
-		Lacking:     c.LackingFields,
+	p := plan.Compute(plan.Input{
+		Templates:  templates,
+		Nodes:      c.Caches.Nodes.Selected(ls),
+		Owned:      owned,
+		Lookup:     func(name string) plan.Service { return c.Caches.Services.Lookup(ls.Namespace, name) },
+		NodeExists: func(node string) bool { return c.Caches.Nodes.Get("", node) != nil },
+		Ready:      c.Caches.ReadyServices(ls),
+		Names:      names,
 	})
+	p.PortNumbers, p.Lacking = c.Caches.PortNumbers(ls), c.LackingFields
+	return p
 }
 
 // report reports what a sync found and did: in an event, in the status, and in the error that it returns.

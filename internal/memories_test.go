@@ -27,7 +27,6 @@ var plumbing = map[string]string{
 	"internal/plan Content.Annotations":    "part of one Service",
 	"internal/plan Content.Labels":         "part of one Service",
 	"internal/plan Input.Owned":            "part of one plan",
-	"internal/plan Input.PortNumbers":      "part of one plan",
 	"internal/plan Input.Ready":            "part of one plan",
 	"internal/plan Names.Slices":           "part of one plan",
 	"internal/plan Plan.Changes":           "the result of one plan",

@@ -64,10 +64,12 @@ type Plan struct {
 	// Ungrouped counts the selected nodes without the label that groupBy names, and EmptyGroups those on which its
 	// value is empty. Neither have a part in a name.
 	Ungrouped, EmptyGroups int
-	// PortNumbers holds the numbers that pods have for ports whose targetPort is a name.
+	// PortNumbers holds the numbers that pods have for ports whose targetPort is a name, if clients must know them.
 	PortNumbers PortNumbers
-	// Unselected is set if the LocalService chooses among the nodes, and selects none.
-	Unselected *Unselected
+	// SelectsNothing is true if the LocalService chooses among the nodes, and selects none. Most likely that is a
+	// mistake, so Held Services of existing nodes stay, although no node wants them.
+	SelectsNothing bool
+	Held           int
 	// Lacking lists the fields of a spec that the API server did not know when the controller started.
 	Lacking []string
 }
@@ -85,27 +87,24 @@ type Input struct {
 	NodeExists func(node string) bool
 	// Ready holds the names of the Services with a ready endpoint.
 	Ready map[string]bool
-	// PortNumbers holds the numbers that pods have for ports whose targetPort is a name, if clients must know them.
-	PortNumbers PortNumbers
 	// Names holds the names of mode Hostnames, and what is published of them.
 	Names *Names
-	// Lacking lists the fields of a spec that the API server did not know when the controller started.
-	Lacking []string
 }
 
 // Compute compares the desired Services with the current ones.
 func Compute(in Input) Plan {
+	ls := in.Templates[0].owner
 	plan := Plan{Nodes: len(in.Nodes), Owned: len(in.Owned), Copies: in.Names.Copies(),
-		IsHostnames: in.Templates[0].purpose != ForNode, Changes: map[Action][]Change{}, PortNumbers: in.PortNumbers,
-		Lacking: in.Lacking}
+		IsHostnames: in.Templates[0].purpose != ForNode, Changes: map[Action][]Change{},
+		SelectsNothing: len(in.Nodes) == 0 && HasNodeSelector(ls)}
 	if missing := len(in.Nodes) - len(in.Owned); missing > 0 {
 		plan.Changes[Create] = make([]Change, 0, missing)
 	}
 	wanted := 0 // Services in Owned that are wanted
 	var name []byte
-	selectsNothing, rivals := in.selectsNothing(), Rivals(in.localService(), in.Nodes)
+	rivals := Rivals(ls, in.Nodes)
 	for _, template := range in.Templates {
-		if selectsNothing && in.Names.Source == nil && in.Names.Published == nil {
+		if plan.SelectsNothing && in.Names.Source == nil && in.Names.Published == nil {
 			break // In mode Hostnames, both Services are created when a node is first selected, and then stay.
 		}
 		c := comparison{template, map[SharedContent]difference{}}
@@ -132,10 +131,7 @@ func Compute(in Input) Plan {
 		}
 	}
 	if wanted < len(in.Owned) {
-		plan.Changes[Delete] = unwanted(in)
-	}
-	if selectsNothing {
-		plan.Changes[Delete], plan.Unselected = in.holdUnselected(plan.Changes[Delete])
+		plan.deleteUnwanted(&in)
 	}
 	if plan.InPlace == 0 && len(plan.Changes[Wait]) > 0 {
 		// A finalizer blocks the first replacement: until a Service is in place, no other that serves is deleted.
@@ -143,7 +139,7 @@ func Compute(in Input) Plan {
 	}
 	for node, holder := range rivals {
 		plan.Changes[Conflict] = append(plan.Changes[Conflict], Change{Action: Conflict, Template: in.Templates[0],
-			Name: nameOfNode(in.localService(), node), Node: node, Rival: holder})
+			Name: nameOfNode(ls, node), Node: node, Rival: holder})
 	}
 	plan.sort()
 	if plan.IsHostnames {
@@ -165,22 +161,26 @@ func (p *Plan) sort() {
 	}
 }
 
-// unwanted returns deletions of the owned Services that are not wanted.
-func unwanted(in Input) []Change {
+// deleteUnwanted adds deletions of the owned Services that are not wanted. If no node is selected, these are only the
+// Services of nodes that are gone, on the API server, too.
+func (p *Plan) deleteUnwanted(in *Input) {
 	wanted := make(map[string]bool, len(in.Nodes))
 	for _, template := range in.Templates {
 		for _, node := range in.Templates.nodes(in.Nodes) {
 			wanted[template.name(node)] = true
 		}
 	}
-	var changes []Change
 	for name, current := range in.Owned {
-		if wanted[name] || current.Terminating() {
-			continue
+		node := current.Node()
+		switch {
+		case wanted[name] || current.Terminating():
+		case p.SelectsNothing && (node == "" || in.NodeExists(node)):
+			p.Held++
+		default:
+			p.Changes[Delete] = append(p.Changes[Delete], Change{Action: Delete, Name: name, Node: node,
+				Current: current, IfNodeGone: p.SelectsNothing})
 		}
-		changes = append(changes, Change{Action: Delete, Name: name, Node: current.Node(), Current: current})
 	}
-	return changes
 }
 
 // comparison compares Services with a template. It compares each Content that they share only once.

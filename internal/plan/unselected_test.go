@@ -30,15 +30,15 @@ func TestUnselected(t *testing.T) {
 		selected []string
 		exist    []string
 		want     string // changes
-		kept     Unselected
+		held     int
 	}{
 		"nothing there": {ls: localService(selecting("disk=x")), exist: []string{"a"}},
 		"all nodes exist": {ls: localService(selecting("disk=x", "b=c")), owned: generatedFor("a", "b"),
-			exist: []string{"a", "b"}, kept: Unselected{Held: 2}},
+			exist: []string{"a", "b"}, held: 2},
 		"outdated, and left so": {ls: localService(selecting("disk=x"), specs["not ready addresses"]),
-			owned: generatedFor("a"), exist: []string{"a"}, kept: Unselected{Held: 1}},
+			owned: generatedFor("a"), exist: []string{"a"}, held: 1},
 		"a node is gone": {ls: localService(selecting("disk=x")), owned: generatedFor("a", "b"),
-			exist: []string{"a"}, want: "Delete demo-b if its node is gone", kept: Unselected{Held: 1}},
+			exist: []string{"a"}, want: "Delete demo-b if its node is gone", held: 1},
 		"all nodes are gone": {ls: localService(selecting("disk=x")), owned: generatedFor("a"),
 			want: "Delete demo-a if its node is gone"},
 		"one is selected": {ls: localService(selecting("disk=x")), owned: generatedFor("a", "b"),
@@ -74,11 +74,8 @@ func TestUnselected(t *testing.T) {
 				t.Errorf("changes %q, want %q", text, c.want)
 			}
 			selectsNothing := len(c.ls.Spec.NodeSelector) > 0 && len(c.selected) == 0
-			if (got.Unselected != nil) != selectsNothing {
-				t.Fatalf("unselected: %+v", got.Unselected)
-			}
-			if selectsNothing && *got.Unselected != c.kept {
-				t.Errorf("kept %+v, want %+v", *got.Unselected, c.kept)
+			if got.SelectsNothing != selectsNothing || got.Held != c.held {
+				t.Errorf("selects nothing: %v, and holds %d, want %d", got.SelectsNothing, got.Held, c.held)
 			}
 		})
 	}

@@ -147,7 +147,7 @@ func (r *report) ready(ls *v1alpha1.LocalService) metav1.Condition {
 		c.Reason = v1alpha1.ReasonWaiting
 		c.Message = fmt.Sprintf("waiting for the deletion of %s with a name that is needed: if that takes long, "+
 			"look for finalizers with kubectl get service -o yaml", words.Count(len(r.Changes[plan.Wait]), "Service"))
-	case r.Unselected != nil:
+	case r.SelectsNothing:
 		c.Reason, c.Message = v1alpha1.ReasonNoNodesSelected, r.noNodesSelected(ls)
 	case r.isUnpublished():
 		c.Reason = v1alpha1.ReasonNoEndpointSlices
@@ -232,24 +232,24 @@ func (r *report) dropped() string {
 // noNodesSelected explains why a LocalService selects no node, and what stays for that reason.
 func (r *report) noNodesSelected(ls *v1alpha1.LocalService) string {
 	switch {
-	case r.Unselected == nil && r.EmptyGroups > 0:
+	case !r.SelectsNothing && r.EmptyGroups > 0:
 		return "there is no name to publish" + r.ungrouped(ls)
-	case r.Unselected == nil && ls.Spec.GroupBy != "":
+	case !r.SelectsNothing && ls.Spec.GroupBy != "":
 		return fmt.Sprintf("no node has the label %s (spec.groupBy), or there is no node, so there is no name to "+
 			"publish", ls.Spec.GroupBy)
-	case r.Unselected == nil:
+	case !r.SelectsNothing:
 		return "the cluster has no node"
 	}
 	message := "no node matches " + plan.NodeSelection(ls)
 	switch {
 	case r.IsHostnames && r.InPlace+r.Stored() > 0:
 		message += ", so no name is removed: every node has its name"
-	case r.Unselected.Held == 0:
+	case r.Held == 0:
 		message += ", so there is nothing to create"
 	}
-	if r.Unselected.Held > 0 {
+	if r.Held > 0 {
 		message += fmt.Sprintf(", so the Services of nodes that exist are kept, and their names still work (%d)",
-			r.Unselected.Held)
+			r.Held)
 	}
 	return message + ". Correct that or the labels of the nodes"
 }
@@ -271,7 +271,7 @@ func (r *report) progressing(reason string) metav1.Condition {
 		Message: "nothing is being written"}
 	switch {
 	case r.isWriting() || len(r.Changes[plan.Wait]) > 0 ||
-		len(r.failed) == 0 && r.Unselected == nil && (r.isUnpublished() || r.waitingCopies() > 0):
+		len(r.failed) == 0 && !r.SelectsNothing && (r.isUnpublished() || r.waitingCopies() > 0):
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonWritingServices
 		c.Message = "Services are being created, changed or deleted"
 	case len(r.failed) > 0:

@@ -37,7 +37,6 @@ func TestStatus(t *testing.T) {
 	}
 	published := names(copies(2))
 	waiting := []plan.Change{{Action: plan.Wait}}
-	unselected := func(kept int) *plan.Unselected { return &plan.Unselected{Held: kept} }
 	for name, c := range map[string]struct {
 		plan               plan.Plan
 		outcome            outcome
@@ -61,16 +60,16 @@ func TestStatus(t *testing.T) {
 				"them again$"},
 		"no nodes": {found{}, outcome{}, "False NoNodesSelected", "False NoNodesSelected", "",
 			"the cluster has no node"},
-		"no nodes selected": {found{Unselected: unselected(0)}, outcome{}, "False NoNodesSelected",
+		"no nodes selected": {found{SelectsNothing: true}, outcome{}, "False NoNodesSelected",
 			"False NoNodesSelected", "",
 			`no node matches spec.nodeSelector "disk=x", so there is nothing to create. Correct`},
-		"no nodes selected any more": {found{Unselected: unselected(3)}, outcome{}, "False NoNodesSelected",
+		"no nodes selected any more": {found{SelectsNothing: true, Held: 3}, outcome{}, "False NoNodesSelected",
 			"False NoNodesSelected", "", `"disk=x", so the Services of nodes that exist are kept, and their names ` +
 				`still work (3). Correct`},
-		"no nodes selected, of which some are gone": {found{Unselected: unselected(3)}, outcome{More: true},
+		"no nodes selected, of which some are gone": {found{SelectsNothing: true, Held: 3}, outcome{More: true},
 			"False WritingServices", "True WritingServices", "", "being written"},
 		"no names selected any more": {
-			found{InPlace: 2, Unselected: unselected(0), IsHostnames: true}, outcome{}, "False NoNodesSelected",
+			found{InPlace: 2, SelectsNothing: true, IsHostnames: true}, outcome{}, "False NoNodesSelected",
 			"False NoNodesSelected", "", "no name is removed: every node has its name. Correct"},
 		"writing": {found{Nodes: 3, InPlace: 1}, outcome{More: true}, "False WritingServices",
 			"True WritingServices", "", "being written"},
