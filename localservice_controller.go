@@ -90,17 +90,17 @@ func (c *localServiceController) nodeChanged(before, after *cache.Node) {
 	for ls := range c.Caches.LocalServices.All() {
 		was := before != nil && plan.Selects(ls, before.GetName(), had)
 		is := after != nil && plan.Selects(ls, after.GetName(), has)
-		isHostnames := ls.Spec.Mode == v1alpha1.ModeHostnames // The names may depend on any label of a node.
-		// A LocalService that selects no node keeps each Service until its node is deleted.
-		hasKeptService := func() bool {
-			name := plan.ServiceName(ls.Name, plan.ForNode, before.GetName())
-			return c.Caches.Services.Get(ls.Namespace, name) != nil
+		switch {
+		case ls.Spec.Mode == v1alpha1.ModeHostnames: // The names may depend on any label of a node.
+		case was != is, is && plan.DiffersFor(ls, had, has):
+		case after == nil && c.Caches.Services.Get(ls.Namespace,
+			plan.ServiceName(ls.Name, plan.ForNode, before.GetName())) != nil:
+			// A LocalService that selects no node keeps each Service until its node is deleted.
+		default:
+			continue
 		}
-		differs := was && is && plan.DiffersFor(ls, had, has)
-		if was != is || differs || isHostnames || after == nil && hasKeptService() {
-			c.nodeEvents.Add(1)
-			c.loop.AddAfter(cache.KeyOf(ls), reconcile.BatchPeriod)
-		}
+		c.nodeEvents.Add(1)
+		c.loop.AddAfter(cache.KeyOf(ls), reconcile.BatchPeriod)
 	}
 }
 

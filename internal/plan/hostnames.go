@@ -168,13 +168,12 @@ func (n *Names) Copies() Copies {
 // Change returns what to do about the copy of an EndpointSlice of the Source, or about another EndpointSlice, which
 // may be deleted. Its Action is "" if there is nothing to do.
 func (n *Names) Change(name string) (change CopyChange) {
-	if n.Source == nil || n.Published == nil {
-		return change
-	}
-	if slice := n.Slices[name]; slice != nil && n.IsSource(slice) {
+	slice, source := n.Slices[name], n.Slices[SourceName(name)]
+	switch {
+	case n.Source == nil || n.Published == nil || slice == nil:
+	case n.IsSource(slice):
 		return n.copyOf(name, slice)
-	}
-	if slice := n.Slices[name]; slice != nil && n.mayDelete(slice) && !n.isWanted(name) {
+	case n.mayDelete(slice) && (source == nil || !n.IsSource(source)):
 		return CopyChange{Action: Delete, Name: name, Current: slice}
 	}
 	return change
@@ -212,12 +211,6 @@ func (n *Names) copyOf(name string, source EndpointSlice) (change CopyChange) {
 		change.Action = Update
 	}
 	return change
-}
-
-// isWanted reports whether the name of an EndpointSlice is that of the copy of a source.
-func (n *Names) isWanted(name string) bool {
-	source := n.Slices[SourceName(name)]
-	return source != nil && n.IsSource(source)
 }
 
 // mayDelete reports whether an EndpointSlice may be deleted. That is a copy, or what Kubernetes has published for a

@@ -54,12 +54,15 @@ func deleteAll(from, keys map[string]string) {
 }
 
 // DiffersFor reports whether variables in a LocalService have other values after the labels of a node have changed.
-func DiffersFor[L Labels](ls *v1alpha1.LocalService, before, after L) bool {
-	return slices.ContainsFunc(labelVariables(ls), func(key string) bool {
-		was, had := before.Lookup(key)
-		is, has := after.Lookup(key)
-		return was != is || had != has
-	})
+func DiffersFor(ls *v1alpha1.LocalService, before, after Labels) bool {
+	m := ls.Spec.ServiceMetadata
+	if m == nil || !hasVariables(m) {
+		return false
+	}
+	differ := func(values map[string]string) bool {
+		return !maps.Equal(expandAll(values, "", before.Lookup), expandAll(values, "", after.Lookup))
+	}
+	return differ(m.Labels) || differ(m.Annotations)
 }
 
 // expandAll expands the variables in values. It omits values with a variable that has no value on the node.
@@ -126,27 +129,6 @@ func labelVariable(value string) (key string, length int) {
 		return value, len(value)
 	}
 	return key, len(v1alpha1.VariableNodeLabel) - len("key") + len(key)
-}
-
-// labelVariables returns the keys of the node labels that variables in a LocalService name, sorted.
-func labelVariables(ls *v1alpha1.LocalService) []string {
-	m := ls.Spec.ServiceMetadata
-	if m == nil || ls.Spec.Mode == v1alpha1.ModeHostnames {
-		return nil
-	}
-	var keys []string
-	for _, values := range []map[string]string{m.Labels, m.Annotations} {
-		for _, value := range values {
-			if strings.Contains(value, labelVariableBegins) {
-				expand(value, "", func(key string) (string, bool) {
-					keys = append(keys, key)
-					return "", false
-				})
-			}
-		}
-	}
-	slices.Sort(keys)
-	return slices.Compact(keys)
 }
 
 // validateVariables finds mistakes in variables that the API's own validation accepts.
