@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	kubescheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
@@ -155,13 +154,9 @@ func newClients(config *rest.Config, opts *Options) (Dependencies, dynamic.Inter
 // newRecorder makes a recorder of events, and returns how to stop it. An event that is being written then is not canceled, which
 // would be logged as an error, but nobody waits for it: the last event may be lost at a stop.
 func newRecorder(ctx context.Context, kube kubernetes.Interface) (events.EventRecorder, func(), error) {
-	scheme := runtime.NewScheme()
-	if err := errors.Join(kubescheme.AddToScheme(scheme), localservicescheme.AddToScheme(scheme)); err != nil {
-		return nil, nil, err
-	}
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: kube.EventsV1()})
 	if err := broadcaster.StartRecordingToSinkWithContext(context.WithoutCancel(ctx)); err != nil {
 		return nil, nil, fmt.Errorf("record events: %w", err)
 	}
-	return broadcaster.NewRecorder(scheme, v1alpha1.FieldManager), broadcaster.Shutdown, nil
+	return broadcaster.NewRecorder(localservicescheme.Scheme, v1alpha1.FieldManager), broadcaster.Shutdown, nil
 }

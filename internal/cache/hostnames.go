@@ -39,15 +39,13 @@ func trimHostnameSlice(full *discoveryv1.EndpointSlice) (*HostnameSlice, error) 
 		controller:   unique.Make(controller),
 		manager:      unique.Make(manager),
 		localService: unique.Make(full.Labels[v1alpha1.OwnerLabelKey]),
+		sum:          plan.SumOf(full),
 		ports:        portsOf(full),
 		labels:       unique.Make(Labels("")),
 		applied:      unique.Make(""),
 	}
-	var err error
-	if s.sum, err = plan.SumOf(full); err != nil {
-		return nil, err
-	}
 	if manager == plan.KubernetesSliceManager {
+		var err error
 		s.packed, err = pack(full)
 		return s, err
 	}

@@ -45,11 +45,7 @@ type apiSlice struct {
 
 // SliceFromAPI wraps an EndpointSlice that the API server returned. The caller must not change it afterwards.
 func SliceFromAPI(slice *discoveryv1.EndpointSlice) EndpointSlice {
-	sum, err := SumOf(slice)
-	if err != nil {
-		panic(err) // It has been decoded.
-	}
-	return apiSlice{slice, sum}
+	return apiSlice{slice, SumOf(slice)}
 }
 
 func (s apiSlice) Controller() Controller { return ControllerOf(s.EndpointSlice) }
@@ -83,24 +79,25 @@ type EndpointSum struct {
 var seed = maphash.MakeSeed()
 
 // SumOf returns the sum of an EndpointSlice. It does not change the EndpointSlice.
-func SumOf(slice *discoveryv1.EndpointSlice) (SliceSum, error) {
-	rest := discoveryv1.EndpointSlice{AddressType: slice.AddressType, Ports: slice.Ports}
-	encoded, err := rest.Marshal()
-	if err != nil {
-		return SliceSum{}, err
-	}
-	sum := SliceSum{Rest: maphash.Bytes(seed, encoded), Endpoints: make([]EndpointSum, 0, len(slice.Endpoints))}
+func SumOf(slice *discoveryv1.EndpointSlice) SliceSum {
+	sum := SliceSum{Rest: hash(&discoveryv1.EndpointSlice{AddressType: slice.AddressType, Ports: slice.Ports}),
+		Endpoints: make([]EndpointSum, 0, len(slice.Endpoints))}
 	for _, endpoint := range slice.Endpoints {
 		hostname, node := ptr.Deref(endpoint.Hostname, ""), ptr.Deref(endpoint.NodeName, "")
 		endpoint.Hostname = nil
-		if encoded, err = endpoint.Marshal(); err != nil {
-			return SliceSum{}, err
-		}
-		of := EndpointSum{Sum: maphash.Bytes(seed, encoded), Node: unique.Make(node)}
+		of := EndpointSum{Sum: hash(&endpoint), Node: unique.Make(node)}
 		sum.Endpoints = append(sum.Endpoints, of)
 		sum.Hostnames = addHostname(sum.Hostnames, of.Sum, hostname)
 	}
-	return sum, nil
+	return sum
+}
+
+func hash(object interface{ Marshal() ([]byte, error) }) uint64 {
+	encoded, err := object.Marshal()
+	if err != nil {
+		panic(err) // It has been decoded.
+	}
+	return maphash.Bytes(seed, encoded)
 }
 
 // addHostname adds an endpoint and its hostname to the sum of the previous endpoints.
