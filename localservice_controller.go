@@ -28,12 +28,7 @@ const eventServicesWritten = "ServicesWritten"
 // (metadata only), Services, and their EndpointSlices, to count the Services with ready endpoints. It owns the
 // Services whose controller reference is a LocalService, and writes them and the status of LocalServices.
 //
-// A sync decides from the caches what to write. It first waits until they have observed the Services that the last
-// sync wrote, so that it need not remember those. A refused write is retried after a backoff of its own. Before
-// anything is written, the API server must have the same spec. Before a Service is deleted because of its node, the
-// node must be gone or unselected on the API server, too. A sync begins writes for five seconds or, if other work
-// waits for its end, for half a second. The rest is left to the next turn: another sync, from the end of the queue,
-// with a new plan. docs/design.md explains the words of a sync, and where each is decided.
+// docs/design.md explains the words of a sync, where each is decided, and why.
 type localServiceController struct {
 	app.Dependencies
 	services *writer.Services
@@ -162,9 +157,7 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	templates, err := plan.NewTemplates(ls, c.Options.NodeLabelKey, c.Caches.Nodes.Labels())
 	if err = cmp.Or(err, plan.CheckMode(ls, owned)); err != nil {
 		later, err := c.statuses.Write(ctx, ls, status.OfInvalid(ls, err), false)
-		if later > 0 {
-			c.loop.AddAfter(key, later)
-		}
+		c.syncAgain(key, &plan.Outcome{}, later)
 		return err
 	}
 	nodeEvents := c.nodeEvents.Load()
@@ -199,7 +192,7 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 	if errors.Is(outcome.Stopped, writer.ErrNamespaceTerminating) {
 		return nil // The LocalService will be deleted, too, and no event can be recorded.
 	}
-	ls = c.withStatus(ls)
+	ls, key := c.withStatus(ls), cache.KeyOf(ls)
 	if summary := status.SummarizeMade(outcome.Made); summary != "" {
 		if slices.Contains(outcome.Made[plan.Update], ls.Name) {
 			summary += status.Renamed(ls, p)
@@ -209,7 +202,8 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 		}
 		// Turns in the middle record no event. A turn that gives up does, because the next turn may write nothing.
 		// Until the cache has observed the last status, it cannot show that this turn is not the first.
-		isMiddle := status.IsMiddle(ls, p, outcome) || outcome.More && !c.isStatusObserved(ls)
+		isMiddle := status.IsMiddle(ls, p, outcome) || outcome.More &&
+			c.Observed.Wait(key, c.Caches.LocalServices, cache.StatusTimeout) > 0
 		if outcome.GaveUp || !isMiddle {
 			c.Record(ls, corev1.EventTypeNormal, eventServicesWritten, summary)
 		}
@@ -220,8 +214,8 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 		return outcome.Stopped // A later sync will report.
 	}
 	later, statusErr := c.statuses.Write(ctx, ls, status.Of(ls, p, outcome), outcome.More)
-	c.syncAgain(cache.KeyOf(ls), outcome, later)
-	return errors.Join(statusErr, writer.Err(outcome, cache.KeyOf(ls))) // Refused writes have a backoff of their own.
+	c.syncAgain(key, outcome, later)
+	return errors.Join(statusErr, writer.Err(outcome, key)) // Refused writes have a backoff of their own.
 }
 
 // withStatus returns a LocalService with the latest status in the cache, unless its spec has changed: the last status
@@ -232,11 +226,6 @@ func (c *localServiceController) withStatus(ls *v1alpha1.LocalService) *v1alpha1
 		return current
 	}
 	return ls
-}
-
-// isStatusObserved reports whether the cache has observed the status that was written last.
-func (c *localServiceController) isStatusObserved(ls *v1alpha1.LocalService) bool {
-	return c.Observed.Wait(cache.KeyOf(ls), c.Caches.LocalServices, cache.StatusTimeout) == 0
 }
 
 // syncAgain enqueues a LocalService for work that no event will trigger. Of several delays, the queue keeps the
