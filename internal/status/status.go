@@ -40,7 +40,7 @@ func reportOf(p *plan.Plan, outcome *plan.Outcome) *report {
 
 // isWriting reports whether writes are pending that were not refused.
 func (r *report) isWriting() bool {
-	return len(r.failed) == 0 && (r.More || r.Denied || len(r.Stale) > 0 || r.IsHostnames && r.Copies.BeingPublished())
+	return len(r.failed) == 0 && (r.More || r.Denied || len(r.Stale) > 0 || r.Copies.BeingPublished())
 }
 
 // IsWriting reports whether the status of a LocalService reports that Services are being written for its spec.
@@ -64,12 +64,7 @@ func (r *report) isUnpublished() bool {
 }
 
 // waitingCopies counts the EndpointSlices that wait for the deletion of a predecessor.
-func (r *report) waitingCopies() int {
-	if !r.IsHostnames {
-		return 0
-	}
-	return r.Copies.Count(plan.Wait)
-}
+func (r *report) waitingCopies() int { return r.Copies.Count(plan.Wait) }
 
 // Of returns the status of a LocalService that follows from a plan and its outcome. If nothing has changed, it equals
 // the previous status, including timestamps.
@@ -154,8 +149,8 @@ func (r *report) ready(ls *v1alpha1.LocalService) metav1.Condition {
 		c.Message = "Kubernetes has not published the pods in EndpointSlices yet: is kube-controller-manager running?"
 	case r.waitingCopies() > 0:
 		c.Reason = v1alpha1.ReasonWaiting
-		c.Message = fmt.Sprintf("waiting for the deletion of %s with a name that is needed: of an earlier Service, which "+
-			"Kubernetes deletes, or managed by somebody else, as kubectl get endpointslices --show-labels says",
+		c.Message = fmt.Sprintf("waiting for the deletion of %s with a name that is needed: of an earlier Service, "+
+			"which Kubernetes deletes, or managed by somebody else, as kubectl get endpointslices --show-labels says",
 			words.Count(r.waitingCopies(), "EndpointSlice"))
 	case r.Nodes == 0:
 		c.Reason, c.Message = v1alpha1.ReasonNoNodesSelected, r.noNodesSelected(ls)

@@ -27,13 +27,6 @@ const (
 // elided replaces the name in a message that stands for many objects.
 const elided = "…"
 
-// reason returns why a write failed, in the words of the API server, with name in place of the object's own: a dry
-// run uses a generated name, and a cause is the same for many objects. It escapes the text, because a webhook may
-// answer anything.
-func reason(e *plan.WriteError, name string) string {
-	return rename(words.Printable(e.Err.Error()), e.Name, name)
-}
-
 // rename replaces the name of an object in a message, and names generated from it. A name may also be a word of the
 // message, such as quota, so it counts only in quotes, or in a path. rename runs for each of thousands of errors, for
 // which regular expressions took half a second.
@@ -53,8 +46,8 @@ func rename(message, from, to string) string {
 	}
 }
 
-// nameLength returns the length of a name at the beginning of s, or of a name that the API server generated from it;
-// 0 if s begins with neither.
+// nameLength returns the length of a name at the beginning of s, or of a name that a dry run generated from it; 0 if s
+// begins with neither, or the name is empty.
 func nameLength(s, name string) int {
 	const random, longestBase = 5, 58
 	base := name + "-"
@@ -62,6 +55,7 @@ func nameLength(s, name string) int {
 	isWord := func(n int) bool { return len(s) == n || len(s) > n && strings.IndexByte(`"'/ ,:;?`, s[n]) >= 0 }
 	isRandom := func(s string) bool { return strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789") == "" }
 	switch n := len(base) + random; {
+	case name == "":
 	case strings.HasPrefix(s, base) && isWord(n) && isRandom(s[len(base):n]):
 		return n
 	case strings.HasPrefix(s, name) && isWord(len(name)):
@@ -73,25 +67,26 @@ func nameLength(s, name string) int {
 // cause returns what errors of the same kind of write have in common: their text without the names of the Services
 // and of their nodes.
 func cause(err error) string {
-	e, isWrite := errors.AsType[*plan.WriteError](err)
-	if !isWrite {
-		return words.Printable(err.Error())
+	if e, isWrite := errors.AsType[*plan.WriteError](err); isWrite {
+		return e.What() + ": " + withoutNames(e.Err, e.Name, e.Node)
 	}
-	why := reason(e, elided)
-	if e.Node != "" {
-		why = rename(why, e.Node, elided)
-	}
-	return e.What() + ": " + why
+	return withoutNames(err)
 }
 
 // CauseOf returns what errors of the same kind of write have in common: their text without the given names of
 // objects.
 func CauseOf(err error, names ...string) string {
+	return words.Cut(withoutNames(err, names...), causeLength)
+}
+
+// withoutNames returns the text of an error without some names. It escapes the text, because a webhook may answer
+// anything.
+func withoutNames(err error, names ...string) string {
 	text := words.Printable(err.Error())
 	for _, name := range names {
 		text = rename(text, name, elided)
 	}
-	return words.Cut(text, causeLength)
+	return text
 }
 
 // Summarize groups failed writes by cause and counts them, sorted by cause. If there is only one, it names the
@@ -100,7 +95,7 @@ func Summarize(errs []error) string {
 	if len(errs) == 1 {
 		if e, isWrite := errors.AsType[*plan.WriteError](errs[0]); isWrite {
 			return fmt.Sprintf("1 write failed: %s %s/%s: %s", e.What(), e.Namespace, e.Name,
-				words.Cut(reason(e, e.Name), causeLength))
+				words.Cut(rename(words.Printable(e.Err.Error()), e.Name, e.Name), causeLength)) // also of a dry run
 		}
 		return "1 write failed: " + words.Cut(words.Printable(errs[0].Error()), causeLength)
 	}

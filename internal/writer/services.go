@@ -96,9 +96,7 @@ func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan
 			func(i int, err error) bool { return t.ended(due[i], written[i], err) })
 		t.conclude(ctx, due[begun:])
 	}
-	if p.IsHostnames {
-		t.out.Refused = append(t.out.Refused, s.refusedCopies(ls, p.Copies.Changes)...)
-	}
+	t.out.Refused = append(t.out.Refused, s.refusedCopies(ls, p.Copies.Changes)...)
 	t.concludeTurn()
 	return t.out
 }
