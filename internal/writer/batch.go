@@ -61,14 +61,10 @@ func (t *turn) due(action plan.Action, changes []plan.Change) []*plan.Change {
 	}
 	fresh, refused := make([]*plan.Change, 0, len(changes)), []*plan.Change(nil)
 	whole, _ := t.Refusals.Get(t.attempt(action, ""))
-	isAnyRefused := !t.Refusals.IsEmpty()
 	waiting, isReported := false, false
 	for i := range changes {
 		change := &changes[i]
-		last, isRefused := Refusal{}, false
-		if isAnyRefused { // Otherwise thousands of look-ups find nothing.
-			last, isRefused = t.Refusals.Get(t.attempt(action, change.Name))
-		}
+		last, isRefused := t.Refusals.Get(t.attempt(action, change.Name))
 		switch left := max(time.Until(last.RetryAt), time.Until(whole.RetryAt)); {
 		case left > 0:
 			waiting, isReported = true, isReported || last.Err != nil

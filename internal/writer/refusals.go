@@ -106,9 +106,6 @@ func (r *Refusals) Get(attempt Attempt) (refusal Refusal, isRefused bool) {
 	return refusal, isRefused
 }
 
-// IsEmpty reports whether no refusal is remembered, as is usual.
-func (r *Refusals) IsEmpty() bool { return len(r.refusals.Keys()) == 0 }
-
 // RetryAfter returns how long an attempt still has to wait; 0 if it may be made now.
 func (r *Refusals) RetryAfter(attempt Attempt) time.Duration {
 	refusal, _ := r.Get(attempt)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -73,7 +74,7 @@ func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan
 	t := &turn{Services: s, ls: ls, began: time.Now(), isAwaited: isAwaited,
 		checkWanted: func() error { return cmp.Or(ctx.Err(), s.checkCurrent(ls)) },
 		out:         plan.Outcome{Made: map[plan.Action][]string{}}}
-	isConfirmed := false
+	confirm := sync.OnceValue(func() error { return s.confirm(ctx, ls) })
 	for _, action := range actions {
 		due := t.due(action, p.Changes[action])
 		if action == plan.Replace && hasFailed(&t.out) {
@@ -83,11 +84,8 @@ func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan
 		if len(due) == 0 {
 			continue
 		}
-		if !isConfirmed {
-			if t.out.Stopped = s.confirm(ctx, ls); t.out.Stopped != nil {
-				return t.out
-			}
-			isConfirmed = true
+		if t.out.Stopped = cmp.Or(t.out.Stopped, confirm()); t.out.Stopped != nil {
+			return t.out
 		}
 		t.batch = batch{action: action}
 		written := make([]*corev1.Service, len(due))
