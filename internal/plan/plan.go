@@ -43,8 +43,6 @@ type Change struct {
 	// Rival is the node that has the name, for a Conflict between two nodes; "" for a Conflict with somebody else's
 	// Service.
 	Rival string
-	// Fields lists the fields that differ, for Update, Adopt and Replace.
-	Fields []string
 	// IfNodeGone limits Delete to Services whose node no longer exists on the API server.
 	IfNodeGone bool
 }
@@ -54,8 +52,8 @@ type Plan struct {
 	// Changes holds the changes and the conflicts by action. Services that are held for now have no change. Creations
 	// are in no order, because they are most of the changes; the others are sorted by name.
 	Changes map[Action][]Change
-	// Owned counts the Services that the LocalService controls, and InPlace those of them that are up to date.
-	Owned, InPlace int
+	// InPlace counts the Services that the LocalService controls and that are up to date.
+	InPlace int
 	// Nodes counts the selected nodes, or the names in mode Hostnames, and Ready those of them with a ready endpoint.
 	Nodes, Ready int
 	// IsHostnames is true in mode Hostnames. Copies then records how far its names are published; otherwise it is empty.
@@ -94,7 +92,7 @@ type Input struct {
 // Compute compares the desired Services with the current ones.
 func Compute(in Input) Plan {
 	ls := in.Templates[0].owner
-	plan := Plan{Nodes: len(in.Nodes), Owned: len(in.Owned), Copies: in.Names.Copies(),
+	plan := Plan{Nodes: len(in.Nodes), Copies: in.Names.Copies(),
 		IsHostnames: in.Templates[0].purpose != ForNode, Changes: map[Action][]Change{},
 		SelectsNothing: len(in.Nodes) == 0 && HasNodeSelector(ls)}
 	if missing := len(in.Nodes) - len(in.Owned); missing > 0 {
@@ -122,9 +120,9 @@ func Compute(in Input) Plan {
 			} else {
 				current = in.Lookup(string(name))
 			}
-			if change := c.of(current, node); change.Action != "" {
-				change.Template, change.Name, change.Node, change.Current = template, string(name), node, current
-				plan.Changes[change.Action] = append(plan.Changes[change.Action], change)
+			if action := c.of(current, node); action != "" {
+				plan.Changes[action] = append(plan.Changes[action], Change{Action: action, Template: template,
+					Name: string(name), Node: node, Current: current})
 			} else {
 				plan.InPlace++
 			}
@@ -189,18 +187,16 @@ type comparison struct {
 	compared map[SharedContent]difference
 }
 
-// of returns what to do about the current Service of a node, and why. Its Action is "" if there is nothing to do.
-func (c *comparison) of(current Service, node string) Change {
+// of returns what to do about the current Service of a node; "" if there is nothing to do.
+func (c *comparison) of(current Service, node string) Action {
 	holder := HolderOf(c.owner, c.purpose, node, c.nodeLabelKey, current)
 	switch {
 	case holder == Nobody:
-		return Change{Action: Create}
-	case holder == Predecessor:
-		return Change{Action: Wait}
+		return Create
 	case holder == Foreign:
-		return Change{Action: Conflict}
-	case current.Terminating():
-		return Change{Action: Wait}
+		return Conflict
+	case holder == Predecessor, current.Terminating():
+		return Wait
 	}
 	content := current.Content()
 	diff, isCompared := c.compared[content]
@@ -208,14 +204,13 @@ func (c *comparison) of(current Service, node string) Change {
 		diff = c.compare(content.Get(), node)
 		c.compared[content] = diff
 	}
-	fields := diff.fields(current.Node() == node)
 	switch {
-	case len(fields) == 0:
-		return Change{}
+	case len(diff.mismatches) == 0 && current.Node() == node:
+		return ""
 	case diff.isImmutable:
-		return Change{Action: Replace, Fields: fields}
+		return Replace
 	case holder == Orphan:
-		return Change{Action: Adopt, Fields: fields}
+		return Adopt
 	}
-	return Change{Action: Update, Fields: fields}
+	return Update
 }

@@ -248,7 +248,10 @@ func (t *Template) Restored(service Service) *corev1.Service {
 // replacement can fix them.
 func (t *Template) Mismatches(service *corev1.Service, node string) (fields []string, needsReplacement bool) {
 	diff := t.compare(ContentOf(service, t.nodeLabelKey), node)
-	return diff.fields(service.Annotations[v1alpha1.NodeAnnotationKey] == node), diff.isImmutable
+	if service.Annotations[v1alpha1.NodeAnnotationKey] != node { // A Content does not include that one.
+		diff.mismatches = append(diff.mismatches, annotationsField)
+	}
+	return diff.mismatches, diff.isImmutable
 }
 
 // IsUnchanged reports whether a Service is the same as before.
@@ -262,15 +265,6 @@ type difference struct {
 	mismatches []string // the names of the fields that differ
 	// isImmutable is true if an update cannot fix one of the mismatches.
 	isImmutable bool
-}
-
-// fields returns the names of the fields to write in a Service. It includes the annotation that names the node, if
-// that is wrong, because a Content does not include it.
-func (d *difference) fields(isOfNode bool) []string {
-	if isOfNode {
-		return d.mismatches
-	}
-	return append(slices.Clip(d.mismatches), annotationsField)
 }
 
 func (t *Template) compare(have *Content, node string) (d difference) {

@@ -78,7 +78,6 @@ func (f *fixture) stored(nodes ...string) []plan.Change {
 		current := objects.Stored(f.templates[0].Service(changes[i].Node))
 		current.Spec.PublishNotReadyAddresses = true
 		changes[i].Current = plan.FromAPI(current, v1alpha1.DefaultNodeLabelKey)
-		changes[i].Fields, _ = f.templates[0].Mismatches(current, changes[i].Node)
 	}
 	return changes
 }
