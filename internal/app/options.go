@@ -19,20 +19,12 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// Options hold the values of the program's flags.
+// Options hold the values of the program's flags: addFlags says what each means.
 type Options struct {
-	// NodeLabelKey is the key of the pod label that holds the name of the pod's node.
-	NodeLabelKey string
-	// LabelPods is true to label pods. Otherwise pods are neither watched nor written.
-	LabelPods bool
-	// LabelAllPods is true to label every scheduled pod, not only those that a LocalService selects.
-	LabelAllPods bool
-	// Workers is the number of LocalServices that are synced at the same time.
-	Workers int
-	// WriteConcurrency is the number of Services, and of pods, that are written at the same time.
-	WriteConcurrency int
-	// Namespaces are the namespaces to work in; empty means all.
-	Namespaces []string
+	NodeLabelKey              string
+	LabelPods, LabelAllPods   bool
+	Workers, WriteConcurrency int
+	Namespaces                []string
 
 	kubeconfig, master string
 	resyncPeriod       time.Duration

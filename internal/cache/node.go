@@ -3,7 +3,6 @@ package cache
 import (
 	"sync"
 	"time"
-	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -15,15 +14,11 @@ import (
 type Node struct {
 	Identity
 	Labels  Labels
-	shared  unique.Handle[string] // shares the string of the name with its Services, with which it is often compared
-	created int64                 // in Unix seconds
+	created int64 // in Unix seconds
 }
 
 func trimNode(full *metav1.PartialObjectMetadata) (*Node, error) {
-	node := &Node{Identity: identityOf(full), Labels: labelsOf(full.Labels), shared: unique.Make(full.Name),
-		created: full.CreationTimestamp.Unix()}
-	node.name = node.shared.Value()
-	return node, nil
+	return &Node{Identity: identityOf(full), Labels: labelsOf(full.Labels), created: full.CreationTimestamp.Unix()}, nil
 }
 
 // Created returns when the node was created.

@@ -316,7 +316,8 @@ func copyLabels(ls *v1alpha1.LocalService) map[string]string {
 // that a label that is removed there is removed from the copy, too.
 func copyAnnotations(ls *v1alpha1.LocalService) map[string]string {
 	if m := ls.Spec.ServiceMetadata; m != nil && len(m.Labels) > 0 {
-		return map[string]string{v1alpha1.AppliedMetadataAnnotationKey: recordOf(&v1alpha1.ServiceMetadata{Labels: m.Labels})}
+		record := recordOf(&v1alpha1.ServiceMetadata{Labels: m.Labels})
+		return map[string]string{v1alpha1.AppliedMetadataAnnotationKey: record}
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/localservice-dev/local-service-controller/internal/words"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -30,6 +32,26 @@ func subset[L Labels](want map[string]string, have L) bool {
 		}
 	}
 	return true
+}
+
+// SelectorHint explains which label in the selector of a LocalService is a node label, which pods hardly ever have;
+// it returns "" if none is. The hint helps if no name answers.
+func SelectorHint(ls *v1alpha1.LocalService) string {
+	for _, key := range slices.Sorted(maps.Keys(ls.Spec.Selector)) {
+		if isOfNodes(key) {
+			return fmt.Sprintf("the label %s is one of nodes, and selector selects pods: choose nodes with "+
+				"nodeSelector", key)
+		}
+	}
+	return ""
+}
+
+func isOfNodes(key string) bool {
+	switch key {
+	case corev1.LabelHostname, corev1.LabelOSStable, corev1.LabelArchStable:
+		return true
+	}
+	return strings.HasPrefix(key, "node.kubernetes.io/") || strings.HasPrefix(key, "node-role.kubernetes.io/")
 }
 
 // HasNodeSelector reports whether a LocalService chooses among the nodes.
@@ -119,11 +141,7 @@ func NodeSelection(ls *v1alpha1.LocalService) string {
 	if len(terms) > 0 {
 		parts = append(parts, fmt.Sprintf("spec.nodeSelectorTerms %q", strings.Join(terms, " or ")))
 	}
-	text := strings.Join(parts, " and ")
-	if len(text) > longestSelection { // Labels have no characters of several bytes.
-		return text[:longestSelection] + "…"
-	}
-	return text
+	return words.Cut(strings.Join(parts, " and "), longestSelection)
 }
 
 func describe(key string, operator corev1.NodeSelectorOperator, values []string) string {

@@ -24,13 +24,11 @@ type Service interface {
 	GetName() string
 	GetUID() types.UID
 	GetResourceVersion() string
-	// Created returns when the Service was created.
 	Created() time.Time
 	// Node returns the node that the Service's annotation names; "" if there is none.
 	Node() string
 	// Controller returns the object that controls the Service; the zero value if none does.
 	Controller() Controller
-	// Terminating reports whether the Service is being deleted.
 	Terminating() bool
 	// ClusterIPs returns the addresses that the API server has allocated, or None.
 	ClusterIPs() []string

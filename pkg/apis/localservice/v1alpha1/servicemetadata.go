@@ -7,9 +7,9 @@ const (
 	// VariableNodeDNSLabel stands for the name of the node as a DNS label: the hostname that the node has with mode:
 	// Hostnames. It is the name with '-' for each '.', or if that is too long, a readable part and a hash.
 	VariableNodeDNSLabel = "$(NODE_DNS_LABEL)"
-	// VariableNodeLabel stands for the value of the node's label whose key it has, here "key". It looks like the path of
-	// a label in the downward API, metadata.labels['key']. On a node without the label, what has the variable
-	// is left out.
+	// VariableNodeLabel stands for the value of the node's label whose key it has, here "key". It looks like the path
+	// of a label in the downward API, metadata.labels['key']. On a node without the label, what has the variable is
+	// left out.
 	VariableNodeLabel = "$(NODE_LABEL['key'])"
 )
 
