@@ -27,41 +27,25 @@ const (
 // elided replaces the name in a message that stands for many objects.
 const elided = "…"
 
-// rename replaces the name of an object in a message, and names generated from it. A name may also be a word of the
-// message, such as quota, so it counts only in quotes, or in a path. rename runs for each of thousands of errors, for
-// which regular expressions took half a second.
-func rename(message, from, to string) string {
-	var renamed strings.Builder
-	for {
+// without returns a message with elided in place of the name of an object. A name may also be a word of the message,
+// such as quota, so it counts only in quotes, or in a path. without runs for each of thousands of errors, for which
+// regular expressions took half a second.
+func without(name, message string) string {
+	var out strings.Builder
+	for name != "" {
 		i := strings.IndexAny(message, `"'/`) + 1
 		if i == 0 {
-			return renamed.String() + message
+			break
 		}
-		renamed.WriteString(message[:i])
+		out.WriteString(message[:i])
 		message = message[i:]
-		if n := nameLength(message, from); n > 0 {
-			renamed.WriteString(to)
-			message = message[n:]
+		rest, isName := strings.CutPrefix(message, name)
+		if isName && (rest == "" || strings.IndexByte(`"'/ ,:;?`, rest[0]) >= 0) {
+			out.WriteString(elided)
+			message = rest
 		}
 	}
-}
-
-// nameLength returns the length of a name at the beginning of s, or of a name that a dry run generated from it; 0 if s
-// begins with neither, or the name is empty.
-func nameLength(s, name string) int {
-	const random, longestBase = 5, 58
-	base := name + "-"
-	base = base[:min(len(base), longestBase)]
-	isWord := func(n int) bool { return len(s) == n || len(s) > n && strings.IndexByte(`"'/ ,:;?`, s[n]) >= 0 }
-	isRandom := func(s string) bool { return strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789") == "" }
-	switch n := len(base) + random; {
-	case name == "":
-	case strings.HasPrefix(s, base) && isWord(n) && isRandom(s[len(base):n]):
-		return n
-	case strings.HasPrefix(s, name) && isWord(len(name)):
-		return len(name)
-	}
-	return 0
+	return out.String() + message
 }
 
 // cause returns what errors of the same kind of write have in common: their text without the names of the Services
@@ -84,7 +68,7 @@ func CauseOf(err error, names ...string) string {
 func withoutNames(err error, names ...string) string {
 	text := words.Printable(err.Error())
 	for _, name := range names {
-		text = rename(text, name, elided)
+		text = without(name, text)
 	}
 	return text
 }
@@ -95,7 +79,7 @@ func Summarize(errs []error) string {
 	if len(errs) == 1 {
 		if e, isWrite := errors.AsType[*plan.WriteError](errs[0]); isWrite {
 			return fmt.Sprintf("1 write failed: %s %s/%s: %s", e.What(), e.Namespace, e.Name,
-				words.Cut(rename(words.Printable(e.Err.Error()), e.Name, e.Name), causeLength)) // also of a dry run
+				words.Cut(words.Printable(e.Err.Error()), causeLength))
 		}
 		return "1 write failed: " + words.Cut(words.Printable(errs[0].Error()), causeLength)
 	}

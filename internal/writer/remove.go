@@ -2,7 +2,9 @@ package writer
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -32,6 +34,11 @@ func (t *turn) replace(ctx context.Context, change *plan.Change) (*corev1.Servic
 			if fields, needsReplacement := template.Mismatches(stored, change.Node); needsReplacement {
 				return nil, &plan.ContestedError{Fields: fields}
 			}
+		}
+		if answer, isAnswer := errors.AsType[*apierrors.StatusError](err); isAnswer { // It is about the successor.
+			renamed := *answer
+			renamed.ErrStatus.Message = strings.ReplaceAll(renamed.ErrStatus.Message, trial.Name, successor.Name)
+			err = &renamed
 		}
 	}
 	if err != nil {

@@ -81,6 +81,21 @@ func TestReplacePhases(t *testing.T) {
 	}
 }
 
+// TestTrialRefused: a trial that is refused is reported under the name of the Service.
+func TestTrialRefused(t *testing.T) {
+	f := newFixture(t, 1, withLoadBalancer)
+	f.answer = func(request string, service *corev1.Service) error {
+		if request == "try demo-a" {
+			return exists
+		}
+		return apierrors.NewForbidden(services, service.Name, errors.New("quota"))
+	}
+	out, _ := f.write(f.changes(plan.Replace, "a"))
+	if len(out.Refused) != 1 || !strings.HasSuffix(out.Refused[0].Error(), `services "demo-a" is forbidden: quota`) {
+		t.Errorf("refused %v", out.Refused)
+	}
+}
+
 // TestFreeName: a name for a trial is valid, however long the name of the Service is, and another one each time.
 func TestFreeName(t *testing.T) {
 	for _, length := range []int{1, 57, 58, validation.DNS1035LabelMaxLength} {
