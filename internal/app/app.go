@@ -151,8 +151,8 @@ func newClients(config *rest.Config, opts *Options) (Dependencies, dynamic.Inter
 		Shuffle: rand.Shuffle}}, dyn, nil
 }
 
-// newRecorder makes a recorder of events, and returns how to stop it. An event that is being written then is not canceled, which
-// would be logged as an error, but nobody waits for it: the last event may be lost at a stop.
+// newRecorder makes a recorder of events, and returns how to stop it. An event that is being written then is not
+// canceled, which would be logged as an error, but nobody waits for it: the last event may be lost at a stop.
 func newRecorder(ctx context.Context, kube kubernetes.Interface) (events.EventRecorder, func(), error) {
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: kube.EventsV1()})
 	if err := broadcaster.StartRecordingToSinkWithContext(context.WithoutCancel(ctx)); err != nil {
