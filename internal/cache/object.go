@@ -52,15 +52,9 @@ func labelsOf(set map[string]string) Labels { return Labels(labels.Set(set).Stri
 
 // Lookup returns the value of a label, and whether there is one. It runs for every node in every sync.
 func (l Labels) Lookup(key string) (value string, exists bool) {
-	for rest := string(l); rest != ""; {
-		label := rest
-		if end := strings.IndexByte(rest, ','); end < 0 {
-			rest = ""
-		} else {
-			label, rest = rest[:end], rest[end+1:]
-		}
-		if n := len(key); len(label) > n && label[n] == '=' && label[:n] == key {
-			return label[n+1:], true
+	for label := range strings.SplitSeq(string(l), ",") {
+		if value, found := strings.CutPrefix(label, key); found && strings.HasPrefix(value, "=") {
+			return value[1:], true
 		}
 	}
 	return "", false

@@ -186,20 +186,14 @@ func HolderOf(ls *v1alpha1.LocalService, purpose Purpose, node, nodeLabelKey str
 		return Foreign
 	}
 	content := service.Content().Get()
-	if content.Labels[v1alpha1.OwnerLabelKey] != ls.Name {
-		return Foreign
-	}
-	if purpose != ForNode {
-		if content.Labels[v1alpha1.HostnamesLabelKey] == string(purpose) {
-			return Orphan
+	has, wants := content.Labels[v1alpha1.HostnamesLabelKey], string(purpose)
+	if purpose == ForNode {
+		has, wants = content.Spec.Selector[nodeLabelKey], naming.NodeLabelValue(node)
+		if has == ownNode {
+			has = naming.NodeLabelValue(service.Node())
 		}
-		return Foreign
 	}
-	selected := content.Spec.Selector[nodeLabelKey]
-	if selected == ownNode {
-		selected = naming.NodeLabelValue(service.Node())
-	}
-	if selected == naming.NodeLabelValue(node) {
+	if content.Labels[v1alpha1.OwnerLabelKey] == ls.Name && has == wants {
 		return Orphan
 	}
 	return Foreign
