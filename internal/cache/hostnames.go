@@ -2,6 +2,7 @@ package cache
 
 import (
 	"compress/flate"
+	"errors"
 	"io"
 	"strings"
 	"sync"
@@ -45,9 +46,8 @@ func trimHostnameSlice(full *discoveryv1.EndpointSlice) (*HostnameSlice, error) 
 		applied:      unique.Make(""),
 	}
 	if manager == plan.KubernetesSliceManager {
-		var err error
-		s.packed, err = pack(full)
-		return s, err
+		s.packed = pack(full)
+		return s, nil
 	}
 	s.localService = unique.Make(plan.LocalServiceOfCopy(full))
 	for _, hostname := range plan.ReadyHostnames(full) {
@@ -111,21 +111,18 @@ var packers = sync.Pool{New: func() any {
 }}
 
 // pack keeps the addresses in a third of the memory: endpoints have most of their text in common.
-func pack(full *discoveryv1.EndpointSlice) (string, error) {
+func pack(full *discoveryv1.EndpointSlice) string {
 	content := discoveryv1.EndpointSlice{AddressType: full.AddressType, Endpoints: full.Endpoints, Ports: full.Ports}
 	encoded, err := content.Marshal()
-	if err != nil {
-		return "", err
-	}
 	packer := packers.Get().(*flate.Writer)
 	defer packers.Put(packer)
 	var packed strings.Builder
 	packer.Reset(&packed)
-	if _, err := packer.Write(encoded); err != nil {
-		return "", err
+	_, writeErr := packer.Write(encoded)
+	if err := errors.Join(err, writeErr, packer.Close()); err != nil {
+		panic(err) // It has been decoded, and is packed in memory.
 	}
-	err = packer.Close()
-	return strings.Clone(packed.String()), err // Clone drops the spare capacity.
+	return strings.Clone(packed.String()) // Clone drops the spare capacity.
 }
 
 // same reports whether two states differ only in the resource version.

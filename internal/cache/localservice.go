@@ -15,8 +15,8 @@ import (
 )
 
 // NewLocalServiceReader reads LocalServices as they are stored. A typed client could read none of them if one did not
-// fit the type, for example because the CustomResourceDefinition is older or was edited. After
-// each resync period, 0 for never, all are reported as changed.
+// fit the type, for example because the CustomResourceDefinition is older or was edited. After each resync period, 0
+// for never, all are reported as changed.
 func NewLocalServiceReader(client dynamic.Interface, resync time.Duration) func(namespace string) Reader {
 	return func(namespace string) Reader {
 		resource := client.Resource(v1alpha1.SchemeGroupVersion.WithResource("localservices")).Namespace(namespace)
