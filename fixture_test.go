@@ -310,7 +310,7 @@ func (c *cluster) waitUntil(is func() bool) {
 // answer makes the API server ask what to answer to requests about a resource: an error, or nil to carry them out. how
 // may be called by several goroutines at a time.
 func (c *cluster) answer(verb, resource string, how func(name string) error) {
-	c.endpoint.Fail(simulation.Fault{Verbs: []string{verb}, Resource: resource, Until: time.Now().AddDate(1, 0, 0),
+	c.endpoint.Fail(simulation.Fault{Verb: verb, Resource: resource, Until: time.Now().AddDate(1, 0, 0),
 		Answer: how})
 }
 

@@ -45,7 +45,6 @@ var actions = map[string]func(w *world, s Step) error{
 	"edit-service":  editService,
 	"drop-service":  dropService,
 	"edit-slice":    editSlice,
-	"drop-slice":    dropSlice,
 	"mesh":          setMesh,
 	"take-name":     takeName,
 	"add-pod":       addPod,
@@ -55,7 +54,7 @@ var actions = map[string]func(w *world, s Step) error{
 	"scale":         scaleWorkload,
 	"end-workload":  func(w *world, s Step) error { return w.server.Delete(userName, newWorkload(s), deletion(s.How)) },
 	"quota":         setQuota,
-	"end-namespace": func(w *world, s Step) error { return w.remove(&corev1.Namespace{ObjectMeta: metaOf(s.On)}) },
+	"end-namespace": endNamespace,
 	"admission":     setAdmission,
 	"reported":      checkReported,
 }
@@ -158,8 +157,8 @@ func takeBackLS(w *world, s Step) error {
 
 // spoilLS gives a LocalService a spec that an older CustomResourceDefinition accepted.
 func spoilLS(w *world, s Step) error {
-	w.server.setLenient(true)
-	defer w.server.setLenient(false)
+	w.server.isLenient.Store(true)
+	defer w.server.isLenient.Store(false)
 	return w.updateLS(s.On, func(ls *v1alpha1.LocalService) { invalidSpecs[s.How](&ls.Spec) })
 }
 
@@ -269,23 +268,21 @@ func editService(w *world, s Step) error {
 	return Update(w.server, userName, key.Namespace, key.Name, serviceEdits[s.How])
 }
 
-// slice returns the first EndpointSlice of a Service, nil if there is none.
-func (w *world) slice(on string) *discoveryv1.EndpointSlice {
-	key := metaOf(on)
-	for _, slice := range List[*discoveryv1.EndpointSlice](w.server) {
-		if slice.Namespace == key.Namespace && slice.Labels[discoveryv1.LabelServiceName] == key.Name {
-			return slice
-		}
-	}
-	return nil
-}
-
+// editSlice changes or, without How, deletes the first EndpointSlice of a Service. That of a mesh is left alone.
 func editSlice(w *world, s Step) error {
-	slice := w.slice(s.On)
-	if slice == nil {
+	key := metaOf(s.On)
+	all := List[*discoveryv1.EndpointSlice](w.server)
+	i := slices.IndexFunc(all, func(slice *discoveryv1.EndpointSlice) bool {
+		return slice.Namespace == key.Namespace && slice.Labels[discoveryv1.LabelServiceName] == key.Name &&
+			!isForeign(slice)
+	})
+	switch {
+	case i < 0:
 		return fmt.Errorf("no slice of %s", s.On)
+	case s.How == "":
+		return w.remove(all[i])
 	}
-	return Update(w.server, userName, slice.Namespace, slice.Name, func(slice *discoveryv1.EndpointSlice) {
+	return Update(w.server, userName, key.Namespace, all[i].Name, func(slice *discoveryv1.EndpointSlice) {
 		switch s.How {
 		case "labels":
 			delete(slice.Labels, v1alpha1.HostnamesLabelKey)
@@ -297,9 +294,17 @@ func editSlice(w *world, s Step) error {
 	})
 }
 
-func dropSlice(w *world, s Step) error {
-	if slice := w.slice(s.On); slice != nil {
-		return w.remove(slice)
+func endNamespace(w *world, s Step) error {
+	w.disturb(0, retryTime)
+	return w.remove(&corev1.Namespace{ObjectMeta: metaOf(s.On)})
+}
+
+// setAdmission sets a plug-in or, without How, none.
+func setAdmission(w *world, s Step) error {
+	if w.server.Admit(plugins[s.How]); s.How == "" {
+		w.calm()
+	} else {
+		w.disturb(untilEnded, retryTime)
 	}
 	return nil
 }

@@ -36,66 +36,45 @@ const rackByPolicy = "by-policy"
 
 // plugins are admission plug-ins that change what is written, by name.
 var plugins = map[string]Admission{
-	"sets-affinity": onService(func(s *corev1.Service) { s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP }),
-	"sets-policy": onService(func(s *corev1.Service) {
+	"sets-affinity": on(func(s *corev1.Service) { s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP }),
+	"sets-policy": on(func(s *corev1.Service) {
 		s.Spec.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicyLocal)
 	}),
-	"sets-protocol": onService(func(s *corev1.Service) { // It changes a part of a field.
+	"sets-protocol": on(func(s *corev1.Service) { // It changes a part of a field.
 		for i := range s.Spec.Ports {
 			s.Spec.Ports[i].AppProtocol = new("example.com/theirs")
 		}
 	}),
-	"sets-label": onService(func(s *corev1.Service) {
+	"sets-label": on(func(s *corev1.Service) {
 		metav1.SetMetaDataLabel(&s.ObjectMeta, "team", teamByPolicy)
 	}),
-	"strips-owner": onService(func(s *corev1.Service) { s.OwnerReferences = nil }),
-	"strips-and-counts": onService(func(s *corev1.Service) { // Each write has an effect.
+	"strips-owner": on(func(s *corev1.Service) { s.OwnerReferences = nil }),
+	"strips-and-counts": on(func(s *corev1.Service) { // Each write has an effect.
 		s.OwnerReferences = nil
 		writes, _ := strconv.Atoi(s.Annotations["writes"])
 		metav1.SetMetaDataAnnotation(&s.ObjectMeta, "writes", strconv.Itoa(writes+1))
 	}),
-	"sets-rack":   onPod(func(p *corev1.Pod) { p.Labels[rack] = rackByPolicy }),
-	"strips-rack": onPod(func(p *corev1.Pod) { delete(p.Labels, rack) }),
-	"counts-racks": onPod(func(p *corev1.Pod) { // Each write has an effect.
+	"sets-rack":   on(func(p *corev1.Pod) { p.Labels[rack] = rackByPolicy }),
+	"strips-rack": on(func(p *corev1.Pod) { delete(p.Labels, rack) }),
+	"counts-racks": on(func(p *corev1.Pod) { // Each write has an effect.
 		p.Labels[rack] = rackByPolicy
 		metav1.SetMetaDataAnnotation(&p.ObjectMeta, "writes", time.Now().String())
 	}),
-	"strips-node":     onService(func(s *corev1.Service) { delete(s.Annotations, v1alpha1.NodeAnnotationKey) }),
-	"strips-labels":   onService(func(s *corev1.Service) { s.Labels = map[string]string{} }),
-	"strips-hostname": onSlice(func(s *discoveryv1.EndpointSlice) { delete(s.Labels, v1alpha1.HostnamesLabelKey) }),
-	"sets-zone": onSlice(func(s *discoveryv1.EndpointSlice) {
+	"strips-node":     on(func(s *corev1.Service) { delete(s.Annotations, v1alpha1.NodeAnnotationKey) }),
+	"strips-labels":   on(func(s *corev1.Service) { s.Labels = map[string]string{} }),
+	"strips-hostname": on(func(s *discoveryv1.EndpointSlice) { delete(s.Labels, v1alpha1.HostnamesLabelKey) }),
+	"sets-zone": on(func(s *discoveryv1.EndpointSlice) {
 		for i := range s.Endpoints {
 			s.Endpoints[i].Zone = new("zone-by-policy")
 		}
 	}),
 }
 
-func onService(change func(*corev1.Service)) Admission {
+// on returns the plug-in that changes the objects of one type. All pods here have labels.
+func on[T Object](change func(T)) Admission {
 	return func(object Object) {
-		if service, ok := object.(*corev1.Service); ok {
-			change(service)
+		if object, is := object.(T); is {
+			change(object)
 		}
 	}
-}
-
-// onPod is for labels of pods. All pods here have some.
-func onPod(change func(*corev1.Pod)) Admission {
-	return func(object Object) {
-		if pod, ok := object.(*corev1.Pod); ok {
-			change(pod)
-		}
-	}
-}
-
-func onSlice(change func(*discoveryv1.EndpointSlice)) Admission {
-	return func(object Object) {
-		if slice, ok := object.(*discoveryv1.EndpointSlice); ok {
-			change(slice)
-		}
-	}
-}
-
-func setAdmission(w *world, s Step) error {
-	w.server.Admit(plugins[s.How]) // none for ""
-	return nil
 }

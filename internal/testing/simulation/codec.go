@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/scheme"
 
@@ -39,40 +39,35 @@ func (f form) contentType() string {
 	return runtime.ContentTypeJSON
 }
 
-var protobufSerializer = func() *protobuf.Serializer {
+// knownTypes are the types of all that is encoded as protobuf, or listed.
+var knownTypes = func() *runtime.Scheme {
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, metav1.AddMetaToScheme} {
-		if err := add(s); err != nil {
-			panic(err)
-		}
-	}
-	return protobuf.NewSerializer(s, s)
+	utilruntime.Must(scheme.AddToScheme(s))
+	utilruntime.Must(metav1.AddMetaToScheme(s))
+	utilruntime.Must(v1alpha1.AddToScheme(s))
+	return s
 }()
+
+var protobufSerializer = protobuf.NewSerializer(knownTypes, knownTypes)
 
 // encode returns an object in a form. Its kind must be set.
 func (f form) encode(object runtime.Object) []byte {
-	if f.metadataOnly {
-		object = metadataOf(object)
+	object = f.partOf(object)
+	if !f.protobuf {
+		return encodeJSON(object)
 	}
 	var out bytes.Buffer
-	var err error
-	if f.protobuf {
-		err = protobufSerializer.Encode(object, &out)
-	} else {
-		err = json.NewEncoder(&out).Encode(object)
-	}
-	if err != nil {
-		panic(fmt.Errorf("encode a %T: %w", object, err)) // It was decoded before.
-	}
+	utilruntime.Must(protobufSerializer.Encode(object, &out))
 	return out.Bytes()
 }
 
-func metadataOf(object runtime.Object) runtime.Object {
-	accessor, err := meta.Accessor(object)
-	if err != nil {
-		return object // a list, which is made of metadata already
+// partOf returns what a form has of an object. A list has it already.
+func (f form) partOf(object runtime.Object) runtime.Object {
+	whole, isObject := object.(Object)
+	if !f.metadataOnly || !isObject {
+		return object
 	}
-	partial := meta.AsPartialObjectMetadata(accessor)
+	partial := meta.AsPartialObjectMetadata(whole)
 	partial.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("PartialObjectMetadata"))
 	return partial
 }
@@ -94,47 +89,28 @@ func (e *entry) in(f form) []byte {
 func (f form) event(kind watch.EventType, object []byte) []byte {
 	event := &metav1.WatchEvent{Type: string(kind), Object: runtime.RawExtension{Raw: object}}
 	if !f.protobuf {
-		return fmt.Appendf(nil, `{"type":%q,"object":%s}`+"\n", kind, bytes.TrimSpace(object))
+		return encodeJSON(event)
 	}
 	encoded, err := event.Marshal()
-	if err != nil {
-		panic(err)
-	}
+	utilruntime.Must(err)
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(encoded))), encoded...)
 }
 
 // list returns the response to a list request.
 func (f form) list(t *table, entries []*entry, version string) []byte {
-	listMeta := metav1.ListMeta{ResourceVersion: version}
+	kind := t.kind.GroupVersion().WithKind(t.kind.Kind + "List")
 	if f.metadataOnly {
-		list := &metav1.PartialObjectMetadataList{ListMeta: listMeta}
-		list.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("PartialObjectMetadataList"))
-		for _, e := range entries {
-			list.Items = append(list.Items, *metadataOf(e.object).(*metav1.PartialObjectMetadata))
-		}
-		return form{protobuf: f.protobuf}.encode(list)
-	}
-	if !f.protobuf {
-		var items [][]byte
-		for _, e := range entries {
-			items = append(items, e.in(f))
-		}
-		return fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":%q},"items":[%s]}`,
-			t.kind.Kind+"List", t.kind.GroupVersion(), version, bytes.Join(items, []byte(",")))
-	}
-	list, err := scheme.Scheme.New(t.kind.GroupVersion().WithKind(t.kind.Kind + "List"))
-	if err != nil {
-		panic(err)
+		kind = metav1.SchemeGroupVersion.WithKind("PartialObjectMetadataList")
 	}
 	var items []runtime.Object
 	for _, e := range entries {
-		items = append(items, e.object)
+		items = append(items, f.partOf(e.object))
 	}
-	if err := meta.SetList(list, items); err != nil {
-		panic(err)
-	}
+	list, err := knownTypes.New(kind)
+	utilruntime.Must(err)
+	utilruntime.Must(meta.SetList(list, items))
 	list.(metav1.ListInterface).SetResourceVersion(version)
-	list.GetObjectKind().SetGroupVersionKind(t.kind.GroupVersion().WithKind(t.kind.Kind + "List"))
+	list.GetObjectKind().SetGroupVersionKind(kind)
 	return f.encode(list)
 }
 

@@ -5,11 +5,11 @@ import (
 	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 )
 
 // delete deletes an object, or marks it as being deleted: see metav1.DeleteOptions.
@@ -18,18 +18,12 @@ func (s *APIServer) delete(by string, t *table, key types.NamespacedName, option
 	if stored == nil {
 		return apierrors.NewNotFound(t.groupResource(), key.Name)
 	}
-	if p := options.Preconditions; p != nil {
-		if p.UID != nil && *p.UID != stored.object.GetUID() {
-			return apierrors.NewConflict(t.groupResource(), key.Name, fmt.Errorf(
-				"precondition failed: UID in precondition: %v, UID in object meta: %v", *p.UID, stored.object.GetUID()))
-		}
-		if p.ResourceVersion != nil && *p.ResourceVersion != stored.object.GetResourceVersion() {
-			return apierrors.NewConflict(t.groupResource(), key.Name, fmt.Errorf("precondition failed: "+
-				"ResourceVersion in precondition: %v, ResourceVersion in object meta: %v", *p.ResourceVersion,
-				stored.object.GetResourceVersion()))
-		}
-	}
 	object := stored.object.DeepCopyObject().(Object)
+	uid, version := object.GetUID(), object.GetResourceVersion()
+	if p := options.Preconditions; p != nil && (ptr.Deref(p.UID, uid) != uid || ptr.Deref(p.ResourceVersion, version) !=
+		version) {
+		return apierrors.NewConflict(t.groupResource(), key.Name, fmt.Errorf("precondition failed: %s", p))
+	}
 	setPropagation(object, options)
 	grace := t.gracePeriod(object, options)
 	if len(object.GetFinalizers()) == 0 && grace == 0 {
@@ -37,10 +31,8 @@ func (s *APIServer) delete(by string, t *table, key types.NamespacedName, option
 		return nil
 	}
 	if object.GetDeletionTimestamp() == nil {
-		deletion := metav1.NewTime(time.Now().Add(grace).Truncate(time.Second))
-		object.SetDeletionTimestamp(&deletion)
-		seconds := int64(grace / time.Second)
-		object.SetDeletionGracePeriodSeconds(&seconds)
+		object.SetDeletionTimestamp(new(metav1.NewTime(time.Now().Add(grace).Truncate(time.Second))))
+		object.SetDeletionGracePeriodSeconds(new(int64(grace / time.Second)))
 		if object.GetGeneration() > 0 {
 			object.SetGeneration(object.GetGeneration() + 1)
 		}
@@ -53,16 +45,22 @@ func (s *APIServer) delete(by string, t *table, key types.NamespacedName, option
 
 // setPropagation adds the finalizer that asks the garbage collector for the propagation in the options.
 func setPropagation(object Object, options *metav1.DeleteOptions) {
-	finalizers := slices.DeleteFunc(slices.Clone(object.GetFinalizers()), func(f string) bool {
-		return f == metav1.FinalizerOrphanDependents || f == metav1.FinalizerDeleteDependents
-	})
-	switch {
-	case options.PropagationPolicy == nil:
+	if options.PropagationPolicy == nil {
 		return
-	case *options.PropagationPolicy == metav1.DeletePropagationOrphan:
+	}
+	finalizers := withoutPropagation(object)
+	switch *options.PropagationPolicy {
+	case metav1.DeletePropagationOrphan:
 		finalizers = append(finalizers, metav1.FinalizerOrphanDependents)
-	case *options.PropagationPolicy == metav1.DeletePropagationForeground:
+	case metav1.DeletePropagationForeground:
 		finalizers = append(finalizers, metav1.FinalizerDeleteDependents)
 	}
 	object.SetFinalizers(finalizers)
+}
+
+// withoutPropagation returns the finalizers of an object but those of the garbage collector.
+func withoutPropagation(object Object) []string {
+	return slices.DeleteFunc(slices.Clone(object.GetFinalizers()), func(f string) bool {
+		return f == metav1.FinalizerOrphanDependents || f == metav1.FinalizerDeleteDependents
+	})
 }

@@ -22,8 +22,7 @@ func (g *guard) update(w Write) {
 	if w.Resource == "services" {
 		if !isReplica(w.By) {
 			d := g.demandOf(w.Key)
-			d.creates++
-			d.deletes++
+			d.asked++
 			d.touched = time.Now()
 		}
 		g.updateDemands(w) // Without its Services of the other mode, a LocalService is valid.
@@ -68,11 +67,9 @@ func (g *guard) updateDemands(w Write) {
 		if signature := now[key]; signature != d.signature {
 			g.changed = time.Now()
 			d.signature, d.since, d.isByNode = signature, time.Now(), w.Resource == "nodes"
-			d.creates++
-			d.deletes++
+			d.asked++
 			if isEdited[key] && w.Resource == "nodes" {
-				d.creates++
-				d.deletes++
+				d.asked++
 			}
 		}
 	}

@@ -20,7 +20,6 @@ var faultActions = map[string]func(ctx context.Context, w *world, s Step){
 	"crash":          crashReplica,
 	"restart":        restart,
 	"restart-server": restartServer,
-	"distance":       moveAway,
 	"slow-admission": slowDown,
 }
 
@@ -64,10 +63,8 @@ func (w *world) breakWatches(s Step, compact bool) {
 func fail(_ context.Context, w *world, s Step) {
 	w.disturb(s.For, retryTime)
 	parts := append(strings.Split(s.On, ","), "", "")
-	f := Fault{Outcome: Outcome(s.How), Resource: parts[1], Name: parts[2], Until: time.Now().Add(s.For)}
-	if parts[0] != "" {
-		f.Verbs = []string{parts[0]}
-	}
+	f := Fault{Outcome: Outcome(s.How), Verb: parts[0], Resource: parts[1], Name: parts[2],
+		Until: time.Now().Add(s.For)}
 	switch f.Outcome {
 	case Denied:
 		w.guard.deny(0, s.For)

@@ -9,12 +9,14 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/rest"
@@ -25,14 +27,21 @@ type Endpoint struct {
 	server *APIServer
 	name   string // of the replica
 	seed   uint64
-	faults faults
 	views  map[string]*view // by resource
+	// noLists is true for an API server before Kubernetes 1.34, which streams no lists.
+	noLists bool
+
+	mu       sync.Mutex // of the fields below
+	faults   []Fault
+	crash    *crash
+	isDead   bool
+	requests []Request
+	received map[string]int // how often, by request
 }
 
 // NewEndpoint returns an endpoint of the API server for a replica. The seed determines the latencies of requests.
 func (s *APIServer) NewEndpoint(name string, seed uint64) *Endpoint {
-	e := &Endpoint{server: s, name: name, seed: seed, views: map[string]*view{}}
-	e.faults.received, e.faults.outage = map[string]int{}, &s.outage
+	e := &Endpoint{server: s, name: name, seed: seed, views: map[string]*view{}, received: map[string]int{}}
 	for resource := range s.tables {
 		e.views[resource] = &view{table: s.tables[resource], lag: usualLag(resource), streams: map[*stream]bool{}}
 	}
@@ -57,10 +66,12 @@ type request struct {
 	query       url.Values
 }
 
-// isWrite reports whether the request may change something.
-func (r *request) isWrite() bool {
-	return r.Method != http.MethodGet && r.query.Get("dryRun") == ""
+// isWork reports whether the request may change what the controllers are for.
+func (r *request) isWork() bool {
+	return r.Method != http.MethodGet && !r.isDryRun() && r.table.name != "leases" && r.table.name != "events"
 }
+
+func (r *request) isDryRun() bool { return r.query.Get("dryRun") != "" }
 
 func (r *request) String() string {
 	out := r.verb + " " + r.table.name
@@ -70,7 +81,7 @@ func (r *request) String() string {
 	if r.key.Name != "" {
 		out += " " + strings.TrimPrefix(r.key.String(), "/")
 	}
-	if r.query.Get("dryRun") != "" {
+	if r.isDryRun() {
 		out += " (dry run)"
 	}
 	return out
@@ -117,7 +128,7 @@ func (e *Endpoint) send(request *request) (*http.Response, error) {
 	if err := sleep(r, latency); err != nil {
 		return nil, err
 	}
-	return e.faults.carryOut(request, func() (*http.Response, error) {
+	return e.carryOut(request, func() (*http.Response, error) {
 		if request.verb == "watch" {
 			return e.watch(request)
 		}
@@ -172,13 +183,13 @@ func sleep(r *http.Request, d time.Duration) error {
 
 // latency returns half the duration of a request. Every request has its own, so that no two happen at the same moment.
 func (e *Endpoint) latency(r *request) time.Duration {
-	what := r.String()
-	n := e.faults.receive(what)
 	const least, spread = 700 * time.Microsecond, 3 * time.Millisecond
-	e.server.mu.Lock()
-	distance := e.server.distanceNow()
-	e.server.mu.Unlock()
-	return distance/2 + least + time.Duration(hash(e.seed, e.name, what, n)%uint64(spread))
+	what := r.String()
+	e.mu.Lock()
+	e.received[what]++
+	n := e.received[what]
+	e.mu.Unlock()
+	return e.server.distance/2 + least + time.Duration(hash(e.seed, e.name, what, n)%uint64(spread))
 }
 
 // serve carries out a request other than a watch.
@@ -190,7 +201,7 @@ func (e *Endpoint) serve(r *request) *http.Response {
 	}
 	var object Object
 	var err error
-	code, dryRun := http.StatusOK, r.query.Get("dryRun") != ""
+	code := http.StatusOK
 	switch r.verb {
 	case "list":
 		return e.list(r)
@@ -205,7 +216,7 @@ func (e *Endpoint) serve(r *request) *http.Response {
 		if err = decode(r.Request, object); err == nil {
 			object.SetNamespace(r.key.Namespace)
 			sent := object
-			if object, err = e.server.create(e.name, r.table, object, dryRun); err != nil {
+			if object, err = e.server.create(e.name, r.table, object, r.isDryRun()); err != nil {
 				object = sent
 			}
 		}
@@ -227,27 +238,14 @@ func (e *Endpoint) serve(r *request) *http.Response {
 		}
 	}
 	if err != nil {
-		e.refuse(r, object, err)
+		for _, observe := range e.server.refusals {
+			observe(refused{r, e.name, object, err})
+		}
 		return refusal(r.Request, err)
 	}
 	object.GetObjectKind().SetGroupVersionKind(r.table.kind)
 	f := formOf(r.Request, r.table)
 	return answer(r.Request, code, f.contentType(), f.encode(object))
-}
-
-// refuse reports a refused write to the observers.
-func (e *Endpoint) refuse(r *request, sent Object, err error) {
-	if r.Method == http.MethodGet {
-		return
-	}
-	refused := Refused{By: e.name, Verb: r.verb, Resource: r.table.name, Key: r.key, Sent: sent,
-		DryRun: r.query.Get("dryRun") != "", Err: err}
-	if stored := r.table.objects[r.key]; stored != nil {
-		refused.Stored = stored.object
-	}
-	for _, observe := range e.server.refusals {
-		observe(refused)
-	}
 }
 
 func (r *request) update(by string) update {
@@ -261,11 +259,7 @@ func (r *request) patch(old Object) (Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	before, err := json.Marshal(old)
-	if err != nil {
-		return nil, err
-	}
-	after, err := jsonpatch.MergePatch(before, patch)
+	after, err := jsonpatch.MergePatch(encodeJSON(old), patch)
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
@@ -278,9 +272,7 @@ func (r *request) patch(old Object) (Object, error) {
 
 func encodeJSON(object any) []byte {
 	encoded, err := json.Marshal(object)
-	if err != nil {
-		panic(err)
-	}
+	utilruntime.Must(err)
 	return encoded
 }
 

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -57,10 +56,9 @@ var errConnection = errors.New("simulated: connection reset by peer")
 // Fault is something that goes wrong with some requests of an endpoint.
 type Fault struct {
 	Outcome Outcome
-	// Verbs and Resource choose the requests. A resource may have a subresource, as in localservices/status. Empty ones
+	// Verb and Resource choose the requests. A resource may have a subresource, as in localservices/status. Empty ones
 	// match all requests but watches.
-	Verbs    []string
-	Resource string
+	Verb, Resource string
 	// Name is a substring of the names of the objects.
 	Name  string
 	Until time.Time
@@ -75,7 +73,7 @@ func (f *Fault) hits(r *request) bool {
 		resource += "/" + r.subresource
 	}
 	return time.Now().Before(f.Until) && (f.Resource == "" || f.Resource == resource) &&
-		(len(f.Verbs) == 0 && r.verb != "watch" || slices.Contains(f.Verbs, r.verb)) &&
+		(f.Verb == "" && r.verb != "watch" || f.Verb == r.verb) &&
 		strings.Contains(r.key.String(), f.Name)
 }
 
@@ -83,18 +81,6 @@ func (f *Fault) hits(r *request) bool {
 type Request struct {
 	At   time.Time
 	What string
-}
-
-// faults are the faults of an endpoint.
-type faults struct {
-	mu       sync.Mutex
-	current  []Fault
-	crash    *crash
-	isDead   bool
-	noLists  bool
-	outage   *outage
-	requests []Request
-	received map[string]int // how often, by request
 }
 
 // crash says at which write a replica crashes.
@@ -106,35 +92,33 @@ type crash struct {
 
 // Fail makes a fault happen from now on.
 func (e *Endpoint) Fail(f Fault) {
-	e.faults.mu.Lock()
-	defer e.faults.mu.Unlock()
-	e.faults.current = append(e.faults.current, f)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.faults = append(e.faults, f)
 }
 
 // Crash cuts the replica off after a number of writes, at the next one: before or after it is carried out. The channel
 // is closed then.
 func (e *Endpoint) Crash(writes int, after bool) (crashed <-chan struct{}) {
-	e.faults.mu.Lock()
-	defer e.faults.mu.Unlock()
-	e.faults.crash = &crash{writes: writes, after: after, crashed: make(chan struct{})}
-	return e.faults.crash.crashed
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.crash = &crash{writes: writes, after: after, crashed: make(chan struct{})}
+	return e.crash.crashed
 }
 
 // Kill cuts the replica off for good.
 func (e *Endpoint) Kill() {
-	e.faults.mu.Lock()
-	e.faults.isDead = true
-	e.faults.mu.Unlock()
-	for resource := range e.views {
-		e.Break(resource, false)
-	}
+	e.mu.Lock()
+	e.isDead = true
+	e.mu.Unlock()
+	e.breakAll()
 }
 
 // Heal ends all faults, lags and stalls.
 func (e *Endpoint) Heal() {
-	e.faults.mu.Lock()
-	e.faults.current = nil
-	e.faults.mu.Unlock()
+	e.mu.Lock()
+	e.faults = nil
+	e.mu.Unlock()
 	e.server.mu.Lock()
 	defer e.server.mu.Unlock()
 	for _, v := range e.views {
@@ -143,67 +127,53 @@ func (e *Endpoint) Heal() {
 	}
 }
 
-// WithoutStreamedLists makes the API server refuse streamed lists, as before Kubernetes 1.34.
-func (e *Endpoint) WithoutStreamedLists() { e.faults.noLists = true }
-
 // Requests returns the requests that the endpoint has received since a time, without watches, and without the lists of
 // one object with which they begin.
 func (e *Endpoint) Requests(since time.Time) []Request {
-	e.faults.mu.Lock()
-	defer e.faults.mu.Unlock()
-	all := e.faults.requests
-	i, _ := slices.BinarySearchFunc(all, since, func(r Request, at time.Time) int { return r.At.Compare(at) })
-	return slices.Clone(all[i:])
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	i, _ := slices.BinarySearchFunc(e.requests, since, func(r Request, at time.Time) int { return r.At.Compare(at) })
+	return slices.Clone(e.requests[i:])
 }
 
-// receive returns how often a request has been received, this one included.
-func (f *faults) receive(what string) int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.received[what]++
-	return f.received[what]
-}
-
-func (f *faults) record(r *request) {
+func (e *Endpoint) record(r *request) {
 	if r.verb == "watch" || r.query.Get("limit") == "1" {
 		return
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.requests = append(f.requests, Request{At: time.Now(), What: r.String()})
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.requests = append(e.requests, Request{At: time.Now(), What: r.String()})
 }
 
 // strike returns the fault that hits a request, and whether it is the write at which the replica crashes.
-func (f *faults) strike(r *request) (hit Fault, isCrash *crash) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.isDead {
+func (e *Endpoint) strike(r *request) (hit Fault, isCrash *crash) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.isDead {
 		return Fault{Outcome: Unsent}, nil
 	}
-	if c := f.crash; c != nil && r.isWrite() && r.table.name != "leases" && r.table.name != "events" {
+	if c := e.crash; c != nil && r.isWork() {
 		if c.writes--; c.writes < 0 {
-			f.isDead, f.crash = true, nil
+			e.isDead, e.crash = true, nil
 			return Fault{}, c
 		}
 	}
-	if outcome, is := f.outage.strikes(r); is {
+	if outcome, is := e.server.strikes(r); is {
 		return Fault{Outcome: outcome}, nil
 	}
-	for i := range f.current {
-		if f.current[i].hits(r) {
-			return f.current[i], nil
-		}
+	if i := slices.IndexFunc(e.faults, func(f Fault) bool { return f.hits(r) }); i >= 0 {
+		return e.faults[i], nil
 	}
 	return Fault{}, nil
 }
 
 // carryOut carries out a request, unless something goes wrong.
-func (f *faults) carryOut(r *request, do func() (*http.Response, error)) (*http.Response, error) {
-	fault, crash := f.strike(r)
+func (e *Endpoint) carryOut(r *request, do func() (*http.Response, error)) (*http.Response, error) {
+	fault, crash := e.strike(r)
 	// Lost patches of Services do not count: while admission gives each of them another effect, they are repeated all
 	// the time.
 	if fault.Outcome != Lost || r.verb != "patch" || r.table.name != "services" {
-		defer f.record(r)
+		defer e.record(r)
 	}
 	if crash != nil {
 		if crash.after {
@@ -220,7 +190,7 @@ func (f *faults) carryOut(r *request, do func() (*http.Response, error)) (*http.
 			}
 		}
 		response, err := do()
-		if f.outage.isAway() {
+		if e.server.outage.isAway() {
 			return nil, errConnection
 		}
 		return response, err

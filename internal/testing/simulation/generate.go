@@ -3,10 +3,9 @@ package simulation
 import (
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"time"
-
-	"pgregory.net/rapid"
 )
 
 // How often something happens in a history after its beginning. A burst counts as one, so there are often 30 steps or
@@ -18,54 +17,55 @@ const (
 
 // Random returns the random history of a seed.
 func Random(seed int) *History {
-	return rapid.Custom(func(t *rapid.T) *History {
-		d := &drawing{T: t, menu: drawMenu(t)}
-		h := &History{
-			Seed:      rapid.Uint64Range(0, 1<<20).Draw(t, "seed"),
-			Replicas:  1,
-			Nodes:     rapid.IntRange(0, 4).Draw(t, "nodes"),
-			Addresses: rapid.SampledFrom([]int{100, 100, 100, 3}).Draw(t, "addresses"),
-			Streamed:  rapid.IntRange(0, 3).Draw(t, "streamed") < 3,
-		}
-		if rapid.IntRange(0, 15).Draw(t, "replicas") == 15 {
-			h.Replicas = 2
-		}
-		// In half of the histories, nothing goes wrong between the replicas and the API server until the end.
-		isCalm := rapid.Bool().Draw(t, "calm")
-		if rapid.IntRange(0, 7).Draw(t, "distant") == 7 {
-			h.Steps = append(h.Steps, Step{Do: "distance", How: distance(d)})
-		}
-		h.Steps = append(h.Steps, beginning(d)...)
-		for _, steps := range rapid.SliceOfN(step(d, isCalm), fewest, most).Draw(t, "steps") {
-			h.Steps = append(h.Steps, steps...)
-		}
-		if isCalm {
-			h.Steps = append(h.Steps, rush(d)...)
-			h.Steps = append(h.Steps, revoke(d)...)
-		} else {
-			h.Steps = append(h.Steps, ending(d)...)
-		}
-		return h
-	}).Example(seed)
-}
-
-// beginning returns what most histories begin with, so that something can go wrong.
-func beginning(d *drawing) []Step {
-	var out []Step
+	d := &drawing{Rand: rand.New(rand.NewPCG(uint64(seed), 0))}
+	if d.oneOf(2) {
+		d.menu = menu(d.Uint64())
+	}
+	h := &History{Seed: d.Uint64N(1 << 20), Replicas: 1, Nodes: d.IntN(5), Addresses: plenty,
+		Streamed: !d.oneOf(4)}
+	if d.oneOf(4) {
+		h.Addresses = 3
+	}
+	if d.oneOf(16) {
+		h.Replicas = 2
+	}
+	if d.oneOf(8) {
+		h.Distance = pick(d, 5*time.Millisecond, 20*time.Millisecond, 80*time.Millisecond, 300*time.Millisecond)
+	}
+	// Most histories begin with something, so that it can go wrong.
 	for _, kind := range []func(*drawing) Step{apply, runPod, apply, runPod} {
-		if rapid.IntRange(0, 9).Draw(d.T, "begin") > 0 {
-			out = append(out, kind(d))
+		if !d.oneOf(10) {
+			h.Steps = append(h.Steps, kind(d))
 		}
 	}
-	return out
+	// In half of the histories, nothing goes wrong between the replicas and the API server until the end.
+	isCalm := d.oneOf(2)
+	for range fewest + d.IntN(most-fewest+1) {
+		h.Steps = append(h.Steps, next(d, isCalm)...)
+	}
+	if isCalm && d.oneOf(2) {
+		h.Steps = append(h.Steps, rush(d)...)
+	}
+	if isCalm && d.oneOf(4) {
+		h.Steps = append(h.Steps, revoke(d)...)
+	}
+	if !isCalm && d.oneOf(4) {
+		h.Steps = append(h.Steps, ending(d)...)
+	}
+	return h
 }
 
-// ending returns what one of four histories with faults ends with, so that a wait for a cache that backs off is seen:
-// once all else has settled, nodes come and go while a watch stalls, and a backoff since then would go on for long.
+// revoke returns what shows whether a permission that is taken away is reported.
+func revoke(d *drawing) []Step {
+	return []Step{{Do: "quota", On: "a"}, {Do: "add-node", On: "n0"}, {After: retryTime, Do: "fail",
+		On: "create,services", How: string(Denied), For: time.Minute}, {Do: "recreate", On: "a/x", How: "port-80"},
+		{After: 30 * time.Second, Do: "reported", On: "a/x"}, {After: 45 * time.Second, Do: "label-node", On: node(d),
+			How: "disk=ssd"}}
+}
+
+// ending returns what shows a wait for a cache that backs off: once all else has settled, nodes come and go while a
+// watch stalls, and a backoff since then would go on for long.
 func ending(d *drawing) []Step {
-	if rapid.IntRange(0, 3).Draw(d.T, "end") < 3 {
-		return nil
-	}
 	change := func(after time.Duration) Step {
 		return Step{After: after, Do: d.of("end", "add-node", "remove-node"), On: node(d)}
 	}
@@ -73,87 +73,63 @@ func ending(d *drawing) []Step {
 		change(time.Second), {After: 45 * time.Second, Do: "label-node", On: node(d), How: "disk=ssd"}}
 }
 
-// rush returns what half of the histories without faults end with, so that it is seen if one namespace holds up the
-// other: once all else has settled, all Services or pods in one have to be written while its admission is slow, and
-// then something in the other.
+// rush returns what shows whether one namespace holds up the other: once all else has settled, all Services or pods in
+// one have to be written while its admission is slow, and then something in the other.
 func rush(d *drawing) []Step {
-	if !rapid.Bool().Draw(d.T, "rush") {
-		return nil
-	}
-	slow, other := "a", "b"
-	if rapid.Bool().Draw(d.T, "swap") {
-		slow, other = other, slow
-	}
 	out := []Step{{Do: "quota", On: "a"}, {Do: "quota", On: "b"}}
 	for _, name := range nodes[:4] {
 		out = append(out, Step{Do: "add-node", On: name})
 	}
-	keys := []string{slow + "/x", slow + "/y", slow + "/x-n0", other + "/x"}
+	keys := []string{"a/x", "a/y", "a/x-n0", "b/x"}
 	for _, key := range keys {
 		out = append(out, Step{Do: "apply", On: key, How: "port-80"})
 	}
-	resource := d.of("rush", "services", "pods")
-	out = append(out, Step{After: retryTime, Do: "slow-admission", On: slow + "," + resource,
+	resource := "services"
+	if d.oneOf(2) {
+		resource = "pods"
+	}
+	out = append(out, Step{After: retryTime, Do: "slow-admission", On: "a," + resource,
 		How: d.of("admission", "10s", "10s", "30s", "1m"), For: time.Minute})
-	for _, key := range keys {
-		if resource == "services" {
+	if resource == "services" {
+		for _, key := range keys {
 			out = append(out, Step{Do: "edit", On: key, How: "port-81"})
 		}
-	}
-	if resource == "pods" {
-		for _, workload := range []string{"/w0", "/w1", "/c0"} {
-			out = append(out, Step{Do: "scale", On: slow + workload, How: "3"})
+	} else {
+		for _, key := range []string{"a/w0", "a/w1", "a/c0"} {
+			out = append(out, Step{Do: "scale", On: key, How: "3"})
 		}
-		out = append(out, Step{Do: "add-pod", On: other + "/p0", How: "n0"})
+		out = append(out, Step{Do: "add-pod", On: "b/p0", How: "n0"})
 	}
 	// The first answers have come by then, or the second ones.
-	afterwards := []time.Duration{time.Second, 11 * time.Second, 21 * time.Second}
-	out[len(out)-1].After = rapid.SampledFrom(afterwards).Draw(d.T, "after")
+	out[len(out)-1].After = pick(d, time.Second, 11*time.Second, 21*time.Second)
 	return append(out, Step{After: 20 * time.Second, Do: "label-node", On: node(d), How: "disk=ssd"})
-}
-
-// revoke returns what a quarter of the histories without faults end with, so that it is seen whether a permission that
-// is taken away is reported.
-func revoke(d *drawing) []Step {
-	if rapid.IntRange(0, 3).Draw(d.T, "revoke") < 3 {
-		return nil
-	}
-	return []Step{{Do: "quota", On: "a"}, {Do: "add-node", On: "n0"}, {After: retryTime, Do: "fail",
-		On: "create,services", How: string(Denied), For: time.Minute}, {Do: "recreate", On: "a/x", How: "port-80"},
-		{After: 30 * time.Second, Do: "reported", On: "a/x"}, {After: 45 * time.Second, Do: "label-node", On: node(d),
-			How: "disk=ssd"}}
 }
 
 var delays = []time.Duration{0, 0, 10 * time.Millisecond, 50 * time.Millisecond, 150 * time.Millisecond,
 	300 * time.Millisecond, time.Second, 3 * time.Second, 10 * time.Second, 20 * time.Second, 45 * time.Second,
 	150 * time.Second}
 
-// step returns what happens next: one thing or, often, a burst of things while some watch is stalled or late, or some
+// next returns what happens next: one thing or, often, a burst of things while some watch is stalled or late, or some
 // requests fail.
-func step(d *drawing, isCalm bool) *rapid.Generator[[]Step] {
+func next(d *drawing, isCalm bool) []Step {
 	usual := offered(d.menu, "do", often)
 	kinds := usual
 	if !isCalm {
 		kinds = slices.Concat(usual, offered(d.menu, "do", faulty))
 	}
-	all, short := offered(d.menu, "after", delays), offered(d.menu, "after", delays[:6])
-	return rapid.Custom(func(t *rapid.T) []Step {
-		d := &drawing{T: t, menu: d.menu}
-		out := []Step{rapid.SampledFrom(kinds).Draw(t, "do").make(d)}
-		out[0].After = rapid.SampledFrom(all).Draw(t, "after")
-		for range rapid.SampledFrom([]int{0, 0, 0, 2, 3}).Draw(t, "burst") {
-			s := rapid.SampledFrom(usual).Draw(t, "do").make(d)
-			s.After = rapid.SampledFrom(short).Draw(t, "after")
-			out = append(out, s)
-		}
-		if !isCalm && len(out) > 1 {
-			late := rapid.SampledFrom([]func(*drawing) Step{stalls, stalls, lags, fails, slows, outages}).Draw(t,
-				"late")
-			out = append([]Step{late(d)}, out...)
-			out[0].After, out[1].After = out[1].After, 0
-		}
-		return out
-	})
+	out := []Step{pick(d, kinds...).make(d)}
+	out[0].After = pick(d, offered(d.menu, "after", delays)...)
+	for range pick(d, 0, 0, 0, 2, 3) {
+		s := pick(d, usual...).make(d)
+		s.After = pick(d, offered(d.menu, "after", delays[:6])...)
+		out = append(out, s)
+	}
+	if !isCalm && len(out) > 1 {
+		late := pick(d, stalls, stalls, lags, fails, slows, outages)(d)
+		late.After, out[0].After = out[0].After, 0
+		out = append([]Step{late}, out...)
+	}
+	return out
 }
 
 func local(d *drawing) string {
@@ -205,7 +181,7 @@ func do(do string, on func(d *drawing) string, how ...string) kind {
 // variants returns the changes that one edit makes to a spec.
 func variants(d *drawing, most int) string {
 	out := spec(d)
-	for range rapid.IntRange(0, most-1).Draw(d.T, "more") {
+	for range d.IntN(most) {
 		out += "," + spec(d)
 	}
 	return out
@@ -233,7 +209,7 @@ var (
 
 func nothing(*drawing) string { return "" }
 
-func quotas(d *drawing) string { return d.of("namespace", "a", "b") }
+func quotas(d *drawing) string { return pick(d, namespaces...) }
 
 // often is what people and clusters do. What they do more often appears more often.
 var often = []kind{
@@ -247,7 +223,7 @@ var often = []kind{
 	spoil, spoil, spoil, spoil,
 	do("mesh", service, "ready", "ready", "unready", ""), do("mesh", local, "ready", "unready", ""),
 	do("take-name", local, "controlled", "alien", ""),
-	do("edit-slice", local, "labels", "owner", "endpoints"), do("drop-slice", local),
+	do("edit-slice", local, "labels", "owner", "endpoints", "", ""),
 	{"add-pod", runPod}, {"add-pod", runPod}, do("ready-pod", pod, "no", "yes"), do("remove-pod", pod),
 	do("complete-pod", pod), scale, scale, scale, do("end-workload", workload, "", "Orphan", "Foreground"),
 	do("restart", nothing), do("quota", quotas, "", "", "2", "5"),
@@ -256,7 +232,7 @@ var often = []kind{
 var durations = []time.Duration{100 * time.Millisecond, time.Second, 5 * time.Second, 20 * time.Second, 2 * time.Minute}
 
 func lasting(d *drawing, s Step) Step {
-	s.For = rapid.SampledFrom(offered(d.menu, "for", durations)).Draw(d.T, "for")
+	s.For = pick(d, offered(d.menu, "for", durations)...)
 	return s
 }
 
@@ -274,16 +250,13 @@ var faulty = []kind{
 		"strips-rack", "counts-racks", "", "", ""),
 	{"restart-server", outages}, {"restart-server", outages},
 	do("end-namespace", func(*drawing) string { return "b" }), {"slow-admission", slows}, {"slow-admission", slows},
-	{"distance", func(d *drawing) Step { return lasting(d, Step{Do: "distance", How: distance(d)}) }},
 }
 
 func stalls(d *drawing) Step { return lasting(d, Step{Do: "stall", On: watched(d)}) }
 
 func lags(d *drawing) Step {
-	s := Step{Do: "lag", On: watched(d)}
-	s.For = rapid.SampledFrom([]time.Duration{20 * time.Millisecond, 200 * time.Millisecond, 700 * time.Millisecond,
-		2 * time.Second, 4 * time.Second}).Draw(d.T, "for")
-	return s
+	return Step{Do: "lag", On: watched(d), For: pick(d, 20*time.Millisecond, 200*time.Millisecond, 700*time.Millisecond,
+		2*time.Second, 4*time.Second)}
 }
 
 func fails(d *drawing) Step {
@@ -295,14 +268,9 @@ func fails(d *drawing) Step {
 
 // outages stop the API server, from a restart in place to a failure of its machine.
 func outages(d *drawing) Step {
-	s := Step{Do: "restart-server", On: d.of("writes", "0", "0", "1", "2", "4"), How: d.of("roles", "", "roles")}
-	s.For = rapid.SampledFrom([]time.Duration{300 * time.Millisecond, 3 * time.Second, 12 * time.Second,
-		44 * time.Second, 3 * time.Minute}).Draw(d.T, "for")
-	return s
+	return Step{Do: "restart-server", On: d.of("writes", "0", "0", "1", "2", "4"), How: d.of("roles", "", "roles"),
+		For: pick(d, 300*time.Millisecond, 3*time.Second, 12*time.Second, 44*time.Second, 3*time.Minute)}
 }
-
-// distance is how much longer each request takes.
-func distance(d *drawing) string { return d.of("distance", "5ms", "20ms", "80ms", "300ms") }
 
 // slows makes admission slow. The longest answers come when the client has given up.
 func slows(d *drawing) Step {
@@ -311,6 +279,6 @@ func slows(d *drawing) Step {
 }
 
 func crashes(d *drawing) Step {
-	return Step{Do: "crash", How: fmt.Sprintf("%d,%s", rapid.IntRange(0, 6).Draw(d.T, "writes"),
-		d.of("when", "before", "after")), For: 5 * time.Second}
+	return Step{Do: "crash", For: 5 * time.Second,
+		How: fmt.Sprintf("%d,%s", d.IntN(7), d.of("when", "before", "after"))}
 }

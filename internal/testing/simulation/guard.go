@@ -1,14 +1,11 @@
 package simulation
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -21,19 +18,16 @@ const (
 	requestsOfSync = 8
 )
 
-// guard checks every write of the controllers when it takes place.
+// guard checks every write of the controllers when it takes place. Observers of the API server read it, and steps
+// change it, with the lock of the API server.
 type guard struct {
+	*story
 	server *APIServer
-	story  *story
 
-	mu       sync.Mutex
-	failures []Failure
 	// excused is until when a write may be based on an older state, and slow until when one may take place later.
 	excused, slow time.Time
 	allowed       int // creations and deletions of a name, more than changes ask for
 
-	// distance is the greatest of the history.
-	distance time.Duration
 	// deniedSince and deniedUntil are when the authorizer last denied requests, and deniedLong is when it last did so
 	// for long enough to be reported.
 	deniedSince, deniedUntil, deniedLong time.Time
@@ -64,7 +58,7 @@ type demand struct {
 	touched          time.Time // when somebody else last changed it
 	stays            time.Time // since when a Service has had to stay; zero if it need not
 	form             string    // the last signature that was not ""
-	creates, deletes int       // that were asked for
+	asked            int       // how many creations and deletions were asked for, as many of each
 	created, deleted int
 	// mistaken is how often it was created for nobody while the controller could not know.
 	mistaken int
@@ -74,7 +68,7 @@ type demand struct {
 const mostMistaken = 10
 
 func newGuard(server *APIServer, story *story) *guard {
-	g := &guard{server: server, story: story, pods: newPodLabels(), names: map[types.NamespacedName]*demand{},
+	g := &guard{story: story, server: server, pods: newPodLabels(), names: map[types.NamespacedName]*demand{},
 		traces: map[types.NamespacedName]trace{}, failed: map[string]time.Time{}, seen: map[string]bool{},
 		edited: map[types.NamespacedName]time.Time{}, owners: map[types.UID]string{}, gone: map[types.UID]time.Time{}}
 	server.Observe(g.look)
@@ -84,84 +78,50 @@ func newGuard(server *APIServer, story *story) *guard {
 	return g
 }
 
-func (g *guard) fail(kind, format string, args ...any) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	f := Failure{Kind: kind, What: fmt.Sprintf(format, args...)}
-	g.failures = append(g.failures, f)
-	g.story.add("WRONG: %s: %s", f.Kind, f.What)
-}
-
-func (g *guard) hasFailed() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return len(g.failures) > 0
-}
-
-// failure returns the first failure, with the story.
-func (g *guard) failure(s *story) *Failure {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if len(g.failures) == 0 {
-		return nil
-	}
-	f := g.failures[0]
-	f.Story = s.String()
-	return &f
-}
-
 // excuse allows writes that are based on old caches, or take place late, for a while.
 func (g *guard) excuse(old, late time.Duration) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if at := time.Now().Add(old + settleTime); old > 0 && at.After(g.excused) {
-		g.excused = at
+	g.server.mu.Lock()
+	defer g.server.mu.Unlock()
+	if old > 0 {
+		g.excused = later(g.excused, time.Now().Add(old+settleTime))
 	}
-	if at := time.Now().Add(late + settleTime); late > 0 && at.After(g.slow) {
-		g.slow = at
+	if late > 0 {
+		g.slow = later(g.slow, time.Now().Add(late+settleTime))
 	}
 }
 
 // calm records that what writes are excused for until it is ended, has ended.
 func (g *guard) calm() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	g.server.mu.Lock()
+	defer g.server.mu.Unlock()
 	g.excused = earlier(g.excused, time.Now().Add(retryTime))
 }
 
-// count counts an event. There must not be many more events than changes.
-func (g *guard) count(replica string) {
-	g.mu.Lock()
-	g.events = slices.DeleteFunc(append(g.events, time.Now()), func(at time.Time) bool {
-		return time.Since(at) > time.Minute
-	})
-	n := len(g.events)
-	g.mu.Unlock()
-	if n == mostEvents {
-		g.fail("too many events", "%s: %d in a minute", replica, n)
-	}
+// allow allows n more creations and deletions of every name.
+func (g *guard) allow(n int) {
+	g.server.mu.Lock()
+	defer g.server.mu.Unlock()
+	g.allowed += n
 }
+
+func (g *guard) isExcused() bool { return time.Now().Before(g.excused) || g.isSlow() }
+
+func (g *guard) isSlow() bool { return time.Now().Before(g.slow) }
 
 // mostEvents is how many there may be in a minute.
 const mostEvents = 100
 
-// allow allows n more creations and deletions of every name.
-func (g *guard) allow(n int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.allowed += n
-}
-
-func (g *guard) isExcused() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return time.Now().Before(g.excused) || time.Now().Before(g.slow)
-}
-
-func (g *guard) isSlow() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return time.Now().Before(g.slow)
+// event checks an event: what it says, and that there are not many more events than changes.
+func (g *guard) event(by, reason, note string) {
+	g.server.mu.Lock()
+	defer g.server.mu.Unlock()
+	g.checkDenial(by, reason+": "+note)
+	g.events = slices.DeleteFunc(append(g.events, time.Now()), func(at time.Time) bool {
+		return time.Since(at) > time.Minute
+	})
+	if len(g.events) == mostEvents {
+		g.fail("too many events", "%s: %d in a minute", by, mostEvents)
+	}
 }
 
 // look is called for every write that has taken place, with the lock of the API server held.
@@ -212,12 +172,4 @@ func (g *guard) checkRate(e *Endpoint) {
 			return
 		}
 	}
-}
-
-func toFields(object Object) map[string]any {
-	out, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-	if err != nil {
-		panic(err)
-	}
-	return out
 }

@@ -3,6 +3,7 @@ package simulation
 import (
 	"bufio"
 	"cmp"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -20,6 +21,8 @@ type History struct {
 	Addresses int
 	// Streamed is false for an API server before Kubernetes 1.34, where caches are filled by lists.
 	Streamed bool
+	// Distance is how much longer each request takes, and how late watches are, than near the API server.
+	Distance time.Duration
 	Steps    []Step
 }
 
@@ -36,18 +39,16 @@ type Step struct {
 const none = "-"
 
 func (s Step) String() string {
-	text := fmt.Sprintf("%-7s %-10s %-28s %s", "+"+s.After.String(), s.Do, cmp.Or(s.On, none), cmp.Or(s.How, none))
-	if s.For > 0 {
-		text += " for " + s.For.String()
-	}
-	return strings.TrimRight(strings.TrimSuffix(text, " "+none), " ")
+	return fmt.Sprintf("%-7s %-14s %-20s %-20s %s", "+"+s.After.String(), s.Do, cmp.Or(s.On, none), cmp.Or(s.How, none),
+		s.For)
 }
+
+const worldLine = "world seed=%d replicas=%d nodes=%d addresses=%d streamed=%t distance=%s"
 
 // String returns the form in which histories are stored: a line for how the world begins, and one for each step.
 func (h *History) String() string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "world seed=%d replicas=%d nodes=%d addresses=%d streamed=%t\n", h.Seed, h.Replicas, h.Nodes,
-		h.Addresses, h.Streamed)
+	fmt.Fprintf(&out, worldLine+"\n", h.Seed, h.Replicas, h.Nodes, h.Addresses, h.Streamed, h.Distance)
 	for _, s := range h.Steps {
 		fmt.Fprintln(&out, s)
 	}
@@ -64,8 +65,10 @@ func Parse(text string) (*History, error) {
 		switch {
 		case line == "" || strings.HasPrefix(line, "#"):
 		case strings.HasPrefix(line, "world "):
-			_, err = fmt.Sscanf(line, "world seed=%d replicas=%d nodes=%d addresses=%d streamed=%t", &h.Seed,
-				&h.Replicas, &h.Nodes, &h.Addresses, &h.Streamed)
+			var distance string
+			_, err1 := fmt.Sscanf(line, worldLine, &h.Seed, &h.Replicas, &h.Nodes, &h.Addresses, &h.Streamed, &distance)
+			h.Distance, err = time.ParseDuration(distance)
+			err = errors.Join(err1, err)
 		default:
 			err = h.parseStep(line)
 		}
@@ -77,22 +80,13 @@ func Parse(text string) (*History, error) {
 }
 
 func (h *History) parseStep(line string) error {
-	line, duration, hasEnd := strings.Cut(line, " for ")
 	words := strings.Fields(line)
-	if len(words) < 2 || len(words) > 4 {
-		return fmt.Errorf("a step is: +AFTER DO ON HOW for DURATION")
+	if len(words) != 5 {
+		return errors.New("a step is: +AFTER DO ON HOW FOR")
 	}
-	words = append(words, none, none)
-	s := Step{Do: words[1], On: strings.TrimPrefix(words[2], none), How: strings.TrimPrefix(words[3], none)}
-	var err error
-	if s.After, err = time.ParseDuration(strings.TrimPrefix(words[0], "+")); err != nil {
-		return err
-	}
-	if hasEnd {
-		if s.For, err = time.ParseDuration(duration); err != nil {
-			return err
-		}
-	}
-	h.Steps = append(h.Steps, s)
-	return nil
+	after, err1 := time.ParseDuration(words[0])
+	during, err2 := time.ParseDuration(words[4])
+	h.Steps = append(h.Steps, Step{After: after, Do: words[1], On: strings.TrimPrefix(words[2], none),
+		How: strings.TrimPrefix(words[3], none), For: during})
+	return errors.Join(err1, err2)
 }

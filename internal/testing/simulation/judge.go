@@ -23,8 +23,8 @@ func (g *guard) judge(w Write) {
 		without := func(o Object) { o.(*v1alpha1.LocalService).Status = v1alpha1.LocalServiceStatus{} }
 		if w.Verb() != "update" || !g.isSameBut(w, without) {
 			g.fail("more than a status was written", "%s: %s", w.By, &w)
+			return
 		}
-		g.checkReported(w)
 		g.checkConditions(w)
 	case "pods":
 		g.judgePod(w)
@@ -79,27 +79,24 @@ func (g *guard) judgeService(w Write) {
 		isWanted := d.signature != "" && (ref == nil || strings.Contains(d.signature, string(ref.UID)))
 		if !isWanted && (g.isExcused() || time.Since(g.changed) < g.reaction()) && d.mistaken < mostMistaken {
 			d.mistaken++
-			d.creates++
-			d.deletes++
+			d.asked++
 		}
-		if d.created++; d.created > d.creates+g.allowed {
-			g.fail("a Service was created too often", "%s: %s: %d times instead of %d", w.By, w.Key, d.created,
-				d.creates)
+		if d.created++; d.created > d.asked+g.allowed {
+			g.fail("a Service was created too often", "%s: %s: %d times instead of %d", w.By, w.Key, d.created, d.asked)
 		}
 		if !isWanted && time.Since(g.changed) > g.reaction() && !g.isExcused() && !g.isOfPair(w) {
 			g.fail("a Service was created that its owner does not want", "%s: %s", w.By, w.Key)
 		}
 	case "delete":
-		if d.deleted++; d.deleted > d.deletes+g.allowed {
-			g.fail("a Service was deleted too often", "%s: %s: %d times instead of %d", w.By, w.Key, d.deleted,
-				d.deletes)
+		if d.deleted++; d.deleted > d.asked+g.allowed {
+			g.fail("a Service was deleted too often", "%s: %s: %d times instead of %d", w.By, w.Key, d.deleted, d.asked)
 		}
 		service := w.Before.(*corev1.Service)
 		ref := metav1.GetControllerOf(service)
 		isCurrent := ref != nil && strings.Contains(d.signature, string(ref.UID)+" "+formOfService(service))
 		late := g.reaction()
 		if d.isByNode {
-			late = liveness + 2*g.farthest()
+			late = liveness + 2*g.server.distance
 		}
 		if service.Spec.Selector[rack] != "" && !slices.ContainsFunc(newSnapshot(g.server).wanted[w.Key],
 			func(wanted want) bool { return wanted.node == service.Annotations[v1alpha1.NodeAnnotationKey] }) {

@@ -2,7 +2,6 @@ package simulation
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	goruntime "runtime"
@@ -20,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/json"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"sigs.k8s.io/yaml"
@@ -36,48 +36,29 @@ type customResource struct {
 	verdicts             sync.Map                    // *verdict, by what was asked for
 }
 
-// localServices is read once: compiling the rules takes longer than a history.
+// localServices is made once: compiling the rules takes longer than a history.
 var localServices = sync.OnceValue(func() *customResource {
 	_, file, _, _ := goruntime.Caller(0)
-	c, err := readCRD(filepath.Join(filepath.Dir(file), "..", "..", "..", "artifacts", "examples", "crd.yaml"))
-	if err != nil {
-		panic(fmt.Errorf("read the CustomResourceDefinition: %w", err))
-	}
-	return c
-})
-
-func readCRD(file string) (*customResource, error) {
-	data, err := os.ReadFile(file) //nolint:gosec // It is a file of this repository.
-	if err != nil {
-		return nil, err
-	}
+	data, err := os.ReadFile(filepath.Join(filepath.Dir(file), "..", "..", "..", "artifacts", "examples", "crd.yaml"))
+	utilruntime.Must(err)
 	var crd apiextensionsv1.CustomResourceDefinition
-	if err := yaml.UnmarshalStrict(data, &crd); err != nil {
-		return nil, err
-	}
+	utilruntime.Must(yaml.UnmarshalStrict(data, &crd))
 	schema := crd.Spec.Versions[0].Schema.OpenAPIV3Schema
 	var props apiextensions.JSONSchemaProps
-	err = apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(schema, &props, nil)
-	if err != nil {
-		return nil, err
-	}
+	utilruntime.Must(
+		apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(schema, &props, nil))
 	c := &customResource{}
-	if err := json.Unmarshal(schema.Properties["status"].Default.Raw, &c.status); err != nil {
-		return nil, err
-	}
-	if c.structural, err = structuralschema.NewStructural(&props); err != nil {
-		return nil, err
-	}
-	if c.schema, _, err = validation.NewSchemaValidator(&props); err != nil {
-		return nil, err
-	}
+	utilruntime.Must(json.Unmarshal(schema.Properties["status"].Default.Raw, &c.status))
+	c.structural, err = structuralschema.NewStructural(&props)
+	utilruntime.Must(err)
+	c.schema, _, err = validation.NewSchemaValidator(&props)
+	utilruntime.Must(err)
 	statusProps := props.Properties["status"]
-	if c.statusSchema, _, err = validation.NewSchemaValidator(&statusProps); err != nil {
-		return nil, err
-	}
+	c.statusSchema, _, err = validation.NewSchemaValidator(&statusProps)
+	utilruntime.Must(err)
 	c.rules = cel.NewValidator(c.structural, true, celconfig.PerCallLimit)
-	return c, nil
-}
+	return c
+})
 
 // verdict is the result for an object: what is stored, or what is wrong with it.
 type verdict struct {
@@ -85,29 +66,26 @@ type verdict struct {
 	problems field.ErrorList
 }
 
-// admit drops what the schema does not know, fills in its defaults, and refuses what it does not allow. before is the
-// stored object, nil for a creation. Evaluating the rules takes longer than all else, and histories have few specs, so
-// verdicts are cached. Of the stored object, rules compare only the mode.
-func (c *customResource) admit(s *APIServer, before, object *v1alpha1.LocalService) error {
-	asked, err := json.Marshal(&v1alpha1.LocalService{TypeMeta: object.TypeMeta,
-		ObjectMeta: metav1.ObjectMeta{Name: object.Name}, Spec: object.Spec})
-	if err != nil {
-		return err
+// verdictOn returns the verdict on what is asked for, for one that is not known yet that of judge. Evaluating the rules
+// takes longer than all else, and histories ask for few different things.
+func (c *customResource) verdictOn(asked string, judge func() *verdict) *verdict {
+	known, isKnown := c.verdicts.Load(asked)
+	if !isKnown {
+		known, _ = c.verdicts.LoadOrStore(asked, judge())
 	}
+	return known.(*verdict)
+}
+
+// admit drops what the schema does not know, fills in its defaults, and refuses what it does not allow. before is the
+// stored object, nil for a creation: of that, rules compare only the mode.
+func (c *customResource) admit(s *APIServer, before, object *v1alpha1.LocalService) error {
+	asked := encodeJSON(&v1alpha1.LocalService{TypeMeta: object.TypeMeta,
+		ObjectMeta: metav1.ObjectMeta{Name: object.Name}, Spec: object.Spec})
 	var mode v1alpha1.Mode
 	if before != nil {
 		mode = modeOf(before)
 	}
-	question := string(mode) + string(asked)
-	kept, known := c.verdicts.Load(question)
-	if !known {
-		v, err := c.judge(mode, asked)
-		if err != nil {
-			return err
-		}
-		kept, _ = c.verdicts.LoadOrStore(question, v)
-	}
-	v := kept.(*verdict)
+	v := c.verdictOn(string(mode)+string(asked), func() *verdict { return c.judge(mode, asked) })
 	if len(v.problems) > 0 {
 		return s.tables["localservices"].invalid(object.Name, v.problems...)
 	}
@@ -119,8 +97,7 @@ func (c *customResource) admit(s *APIServer, before, object *v1alpha1.LocalServi
 	return nil
 }
 
-// admitStatus refuses a status that the schema does not allow. Verdicts are cached: statuses differ in times most
-// often.
+// admitStatus refuses a status that the schema does not allow. Statuses differ in times most often.
 func (c *customResource) admitStatus(s *APIServer, object *v1alpha1.LocalService) error {
 	timeless := object.Status.DeepCopy()
 	for i := range timeless.Conditions {
@@ -128,28 +105,22 @@ func (c *customResource) admitStatus(s *APIServer, object *v1alpha1.LocalService
 			*at = metav1.Unix(0, 0)
 		}
 	}
-	asked, err := json.Marshal(timeless)
-	if err != nil {
-		return err
-	}
-	kept, known := c.verdicts.Load(string(asked))
-	if !known {
-		kept = &verdict{problems: validation.ValidateCustomResource(field.NewPath("status"), toFields(object)["status"],
-			c.statusSchema)}
-		c.verdicts.Store(string(asked), kept)
-	}
-	if problems := kept.(*verdict).problems; len(problems) > 0 {
-		return s.tables["localservices"].invalid(object.Name, problems...)
+	asked := encodeJSON(timeless)
+	v := c.verdictOn(string(asked), func() *verdict {
+		status := map[string]any{}
+		utilruntime.Must(json.Unmarshal(asked, &status))
+		return &verdict{problems: validation.ValidateCustomResource(field.NewPath("status"), status, c.statusSchema)}
+	})
+	if len(v.problems) > 0 {
+		return s.tables["localservices"].invalid(object.Name, v.problems...)
 	}
 	return nil
 }
 
 // judge returns the verdict on an object. mode is that of the stored object, "" for none.
-func (c *customResource) judge(mode v1alpha1.Mode, asked []byte) (*verdict, error) {
+func (c *customResource) judge(mode v1alpha1.Mode, asked []byte) *verdict {
 	object := map[string]any{}
-	if err := json.Unmarshal(asked, &object); err != nil {
-		return nil, err
-	}
+	utilruntime.Must(json.Unmarshal(asked, &object))
 	pruning.Prune(object, c.structural, true)
 	defaulting.Default(object, c.structural)
 	problems := validation.ValidateCustomResource(nil, object, c.schema)
@@ -164,16 +135,15 @@ func (c *customResource) judge(mode v1alpha1.Mode, asked []byte) (*verdict, erro
 		problems, _ = c.rules.Validate(context.Background(), nil, c.structural, object, before,
 			celconfig.RuntimeCELCostBudget)
 	}
-	stored, err := json.Marshal(object)
-	return &verdict{stored, problems}, err
+	return &verdict{encodeJSON(object), problems}
 }
 
 func createLocalService(s *APIServer, object Object) error {
-	if err := createInNamespace(s, object); err != nil {
+	if err := createFirst(s, object); err != nil {
 		return err
 	}
 	ls := object.(*v1alpha1.LocalService)
-	ls.Status, ls.Generation = *localServices().status.DeepCopy(), 1
+	ls.Status = *localServices().status.DeepCopy()
 	ls.TypeMeta.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.Kind))
 	return localServices().admit(s, nil, ls)
 }
@@ -190,7 +160,7 @@ func updateLocalService(s *APIServer, subresource string, old, object Object) er
 	if apiequality.Semantic.DeepEqual(before.Spec, after.Spec) {
 		return nil
 	}
-	if !s.isLenient {
+	if !s.isLenient.Load() {
 		if err := localServices().admit(s, before, after); err != nil {
 			return err
 		}
@@ -199,11 +169,4 @@ func updateLocalService(s *APIServer, subresource string, old, object Object) er
 		after.Generation = before.Generation + 1
 	}
 	return nil
-}
-
-// setLenient sets whether the API server stores what the CustomResourceDefinition refuses.
-func (s *APIServer) setLenient(is bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.isLenient = is
 }

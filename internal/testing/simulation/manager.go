@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -24,9 +25,9 @@ const (
 	maxEndpoints = 2
 )
 
-// manage does, until stop is closed, what kube-controller-manager, the scheduler and kubelets do: garbage collection,
+// manage does, until ctx is done, what kube-controller-manager, the scheduler and kubelets do: garbage collection,
 // EndpointSlices, the content of namespaces that are being deleted, the pods of workloads, and the end of pods.
-func (s *APIServer) manage(seed uint64, stop <-chan struct{}) {
+func (s *APIServer) manage(ctx context.Context, seed uint64) {
 	for round := 0; ; round++ {
 		s.mu.Lock()
 		changed := s.changed
@@ -34,7 +35,6 @@ func (s *APIServer) manage(seed uint64, stop <-chan struct{}) {
 			before := s.version
 			s.collectGarbage()
 			s.publishEndpoints()
-			s.publishMesh()
 			s.emptyNamespaces()
 			s.runWorkloads()
 			s.endPods()
@@ -43,19 +43,16 @@ func (s *APIServer) manage(seed uint64, stop <-chan struct{}) {
 			}
 			changed = s.changed
 		}
+		var ending <-chan time.Time
+		if slices.ContainsFunc(list[*corev1.Pod](s), func(p *corev1.Pod) bool { return p.DeletionTimestamp != nil }) {
+			ending = time.After(time.Second) // Pods end some time after they are deleted.
+		}
 		s.mu.Unlock()
 		select {
-		case <-stop:
+		case <-ctx.Done():
 			return
 		case <-changed:
-		case <-time.After(time.Second): // Pods end some time after they are deleted.
-			if !s.hasTerminatingPods() {
-				select {
-				case <-stop:
-					return
-				case <-changed:
-				}
-			}
+		case <-ending:
 		}
 		time.Sleep(10*time.Millisecond + time.Duration(hash(seed, "manager", round)%uint64(150*time.Millisecond)))
 	}
@@ -71,10 +68,6 @@ func concernsManager(w *Write) bool {
 		return w.After == nil || w.After.GetDeletionTimestamp() != nil
 	}
 	return true
-}
-
-func (s *APIServer) hasTerminatingPods() bool {
-	return slices.ContainsFunc(List[*corev1.Pod](s), func(p *corev1.Pod) bool { return p.DeletionTimestamp != nil })
 }
 
 // collected are the resources whose objects have owners here, or are owners.
@@ -102,9 +95,7 @@ func (s *APIServer) collect(t *table, object Object) {
 	switch {
 	case len(refs) == 0:
 	case len(solid) == 0:
-		uid := object.GetUID()
-		_ = s.delete(managerName, t, keyOf(object),
-			&metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+		_ = s.delete(managerName, t, keyOf(object), &metav1.DeleteOptions{})
 	case len(solid) < len(refs):
 		s.edit(t, object, func(o Object) { o.SetOwnerReferences(solid) })
 	}
@@ -147,11 +138,7 @@ func (s *APIServer) finalize(t *table, object Object) {
 		}
 	}
 	if left == 0 {
-		s.edit(t, object, func(o Object) {
-			o.SetFinalizers(slices.DeleteFunc(o.GetFinalizers(), func(f string) bool {
-				return f == metav1.FinalizerOrphanDependents || f == metav1.FinalizerDeleteDependents
-			}))
-		})
+		s.edit(t, object, func(o Object) { o.SetFinalizers(withoutPropagation(o)) })
 	}
 }
 

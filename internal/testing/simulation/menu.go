@@ -4,21 +4,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-
-	"pgregory.net/rapid"
 )
 
 // menu chooses what can happen in one history. Half of the histories leave out about half of everything, or three
 // quarters: actions, faults, delays, and the nodes, names and specs that they are about. A failure that takes a certain
 // sequence is found much sooner if few other things happen. 0 leaves nothing out.
 type menu uint64
-
-func drawMenu(t *rapid.T) menu {
-	if !rapid.Bool().Draw(t, "choosy") {
-		return 0
-	}
-	return menu(rapid.Uint64Min(1).Draw(t, "menu"))
-}
 
 // has reports whether a value for a purpose is on the menu.
 func (m menu) has(purpose string, value any) bool {
@@ -36,10 +27,17 @@ func offered[T any](m menu, purpose string, values []T) []T {
 
 // drawing draws what happens in a history, from its menu.
 type drawing struct {
-	*rapid.T
+	*rand.Rand
 	menu menu
 }
 
+// of draws one of the values for a purpose that are on the menu.
 func (d *drawing) of(purpose string, values ...string) string {
-	return rapid.SampledFrom(offered(d.menu, purpose, values)).Draw(d.T, purpose)
+	return pick(d, offered(d.menu, purpose, values)...)
 }
+
+// pick draws one of some values, the first ones more often: what a few objects have in common goes wrong more often.
+func pick[T any](d *drawing, values ...T) T { return values[d.IntN(1+d.IntN(len(values)))] }
+
+// oneOf reports true once in n times.
+func (d *drawing) oneOf(n int) bool { return d.IntN(n) == 0 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -118,7 +117,7 @@ func (o *oracle) checkService(ls *v1alpha1.LocalService, have *corev1.Service, n
 	have = &corev1.Service{ObjectMeta: metav1.ObjectMeta{Labels: shared(have.Labels, want.Labels),
 		Annotations: shared(have.Annotations, want.Annotations)}, Spec: have.Spec}
 	if !apiequality.Semantic.DeepEqual(want, have) {
-		o.fail("a Service that is not as it should be", "%s: %s", name, strings.Join(differences(want, have), ", "))
+		o.fail("a Service that is not as it should be", "%s: %s", name, differences(want, have))
 	}
 }
 
@@ -200,7 +199,7 @@ func (o *oracle) checkStatus(ls *v1alpha1.LocalService, nodes, services, ready, 
 	}
 	for kind, is := range want {
 		if meta.IsStatusConditionTrue(status.Conditions, kind) != is {
-			o.fail("a condition that is not true", "%s: %s should be %t: %v", ls.Name, kind, is, toFields(ls)["status"])
+			o.fail("a condition that is not true", "%s: %s should be %t: %s", ls.Name, kind, is, encodeJSON(status))
 		}
 	}
 }
@@ -211,6 +210,6 @@ func (o *oracle) checkInvalid(ls *v1alpha1.LocalService) {
 	if ready == nil || ready.Status != metav1.ConditionFalse || ready.Reason != v1alpha1.ReasonInvalidSpec ||
 		ready.ObservedGeneration != ls.Generation || ls.Status.ObservedGeneration != ls.Generation ||
 		!meta.IsStatusConditionTrue(ls.Status.Conditions, v1alpha1.ConditionStalled) {
-		o.fail("an invalid spec is not reported", "%s: %v", ls.Name, toFields(ls)["status"])
+		o.fail("an invalid spec is not reported", "%s: %s", ls.Name, encodeJSON(ls.Status))
 	}
 }

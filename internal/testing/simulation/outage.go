@@ -35,29 +35,33 @@ var errAway = fmt.Errorf("simulated: %w", &net.OpError{Op: "dial", Net: "tcp",
 
 // outage says when the API server runs.
 type outage struct {
-	mu sync.Mutex
-	// next begins after this many writes. It is nil if none is to come.
-	next   *leave
-	writes int
+	mu   sync.Mutex
+	next *leave // nil if none is to come
 	// awayUntil is until when the API server does not run, and deniesUntil until when it refuses everything, because it
 	// knows no roles.
 	awayUntil, deniesUntil time.Time
 }
 
-// leave is an outage to come.
+// leave is an outage to come: after a number of writes of replicas, at the next one.
 type leave struct {
+	writes         int
 	during, denies time.Duration
-	begun          chan struct{}
 }
 
-// begin begins an outage, unless it has begun. o.mu must be held.
-func (o *outage) begin(l *leave) {
-	if o.next != l {
+// leave stops the API server, unless it has been stopped so already: no connection is made, answers under way are lost,
+// and watches end. The lock of the outage must be held.
+func (s *APIServer) leave(l *leave) {
+	if s.outage.next != l {
 		return
 	}
-	o.next, o.awayUntil = nil, later(o.awayUntil, time.Now().Add(l.during))
-	o.deniesUntil = o.awayUntil.Add(l.denies)
-	close(l.begun)
+	s.outage.next, s.outage.awayUntil = nil, later(s.outage.awayUntil, time.Now().Add(l.during))
+	s.outage.deniesUntil = s.outage.awayUntil.Add(l.denies)
+	s.mu.Lock()
+	endpoints := s.endpoints
+	s.mu.Unlock()
+	for _, e := range endpoints {
+		e.breakAll()
+	}
 }
 
 // end ends the outage, and prevents the next one.
@@ -68,12 +72,13 @@ func (o *outage) end() {
 }
 
 // strikes returns the fault that an outage causes for a request, which may be the write at which it begins.
-func (o *outage) strikes(r *request) (Outcome, bool) {
+func (s *APIServer) strikes(r *request) (Outcome, bool) {
+	o := &s.outage
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.next != nil && r.isWrite() && r.table.name != "leases" && r.table.name != "events" {
-		if o.writes--; o.writes < 0 {
-			o.begin(o.next)
+	if l := o.next; l != nil && r.isWork() {
+		if l.writes--; l.writes < 0 {
+			s.leave(l)
 		}
 	}
 	switch now := time.Now(); {
@@ -92,35 +97,8 @@ func (o *outage) isAway() bool {
 	return time.Now().Before(o.awayUntil)
 }
 
-// Leave stops the API server for a while, after a number of writes of replicas, at the next one, or after a second:
-// watches end, answers under way are lost, and no connection is made. When it is back, it refuses everything for some
-// time, because it knows no roles.
-func (s *APIServer) Leave(writes int, during, denies time.Duration) {
-	l := &leave{during: during, denies: denies, begun: make(chan struct{})}
-	s.outage.mu.Lock()
-	s.outage.next, s.outage.writes = l, writes
-	s.outage.mu.Unlock()
-	go func() {
-		select {
-		case <-l.begun:
-		case <-time.After(leaveTime):
-			s.outage.mu.Lock()
-			s.outage.begin(l)
-			s.outage.mu.Unlock()
-		}
-		s.mu.Lock()
-		endpoints := s.endpoints
-		s.mu.Unlock()
-		for _, e := range endpoints {
-			for resource := range e.views {
-				e.Break(resource, false)
-			}
-		}
-	}()
-}
-
-// restartServer stops the API server for a while: On is after how many writes. When it is back, it refuses everything
-// for a moment if How says so, because it knows no roles yet.
+// restartServer stops the API server for a while: at a write, of which On says how many come before it, or after a
+// second. When it is back, it refuses everything for a moment if How says so, because it knows no roles yet.
 func restartServer(_ context.Context, w *world, s Step) {
 	denies, settled := time.Duration(0), settleTime
 	if s.How == "roles" {
@@ -136,30 +114,35 @@ func restartServer(_ context.Context, w *world, s Step) {
 		w.guard.deny(s.For, leaveTime+denies)
 	}
 	writes, _ := strconv.Atoi(s.On) // 0 if it is no number
-	w.server.Leave(writes, s.For, denies)
+	l, o := &leave{writes: writes, during: s.For, denies: denies}, &w.server.outage
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.next = l
+	time.AfterFunc(leaveTime, func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		w.server.leave(l)
+	})
 }
 
 // checkReported checks that the status of a LocalService does not say any more that Services are being written, when a
-// permission has been missing for longer than after a restart of the API server.
-// Of what was refused before, the next try comes later.
+// permission has been missing for longer than after a restart of the API server. Of what was refused before, the next
+// try comes later.
 func checkReported(w *world, s Step) error {
-	w.server.mu.Lock()
-	found := problems(w.server)
-	w.server.mu.Unlock()
-	if time.Since(w.guard.deniedSince) < reportTime || time.Now().After(w.guard.deniedUntil) {
+	key := metaOf(s.On)
+	ls := Get[*v1alpha1.LocalService](w.server, key.Namespace, key.Name)
+	if ls == nil || time.Since(w.guard.deniedSince) < reportTime || time.Now().After(w.guard.deniedUntil) {
 		return nil
 	}
-	for _, ls := range List[*v1alpha1.LocalService](w.server) {
-		isMissing := func(p problem) bool {
-			return p.namespace == ls.Namespace && p.kind == missing &&
-				strings.Contains(p.what, "LocalService "+ls.Name+" ")
-		}
-		ready := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionReady)
-		isSaid := ready != nil && ready.Status == metav1.ConditionFalse &&
-			ready.Reason != v1alpha1.ReasonWritingServices
-		if keyOf(ls).String() == s.On && slices.ContainsFunc(found, isMissing) && !isSaid {
-			w.guard.fail("a missing permission is not reported", "%s: %v", keyOf(ls), ready)
-		}
+	w.server.mu.Lock()
+	isMissing := slices.ContainsFunc(problems(w.server), func(p problem) bool {
+		return p.namespace == ls.Namespace && p.kind == missing && strings.Contains(p.what, "LocalService "+ls.Name+" ")
+	})
+	w.server.mu.Unlock()
+	ready := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionReady)
+	if isMissing && (ready == nil || ready.Status != metav1.ConditionFalse ||
+		ready.Reason == v1alpha1.ReasonWritingServices) {
+		w.guard.fail("a missing permission is not reported", "%s: %v", s.On, ready)
 	}
 	return nil
 }

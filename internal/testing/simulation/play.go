@@ -85,24 +85,22 @@ func Play(ctx context.Context, h *History, program Program) *Failure {
 	w := &world{history: h, server: NewAPIServer(h.Addresses), program: program,
 		previous: map[string]v1alpha1.LocalServiceSpec{}, looked: -1, changed: map[string]time.Time{},
 		slowUntil: map[string]time.Time{}, tardy: map[string]slowAdmission{}}
+	w.server.distance = h.Distance
 	w.story = newStory(w.server)
 	w.guard = newGuard(w.server, w.story)
 	if h.Addresses < plenty {
 		w.guard.allow(plenty) // Without a free address, every attempt to replace a Service restores it.
 	}
 	w.server.Observe(w.note)
-	stopManager, managed := make(chan struct{}), make(chan struct{})
-	for _, name := range namespaces {
+	for _, name := range append([]string{"kube-system"}, namespaces...) {
 		_ = w.server.Create(userName, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
-	_ = w.server.Create(userName, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system"}})
 	for _, name := range nodes[:min(h.Nodes, len(nodes))] {
 		_ = w.server.Create(userName, newNode(name))
 	}
-	go func() {
-		defer close(managed)
-		w.server.manage(h.Seed, stopManager)
-	}()
+	managing, stop := context.WithCancel(ctx)
+	var managers sync.WaitGroup
+	managers.Go(func() { w.server.manage(managing, h.Seed) })
 	for range h.Replicas {
 		w.start(ctx)
 	}
@@ -111,9 +109,9 @@ func Play(ctx context.Context, h *History, program Program) *Failure {
 	for _, r := range w.replicas {
 		r.end()
 	}
-	close(stopManager)
-	<-managed
-	return w.guard.failure(w.story)
+	stop()
+	managers.Wait()
+	return w.story.result()
 }
 
 // note records a write that has taken place.
@@ -184,21 +182,14 @@ const (
 func (w *world) disturb(d, within time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if at := time.Now().Add(d + within); at.After(w.quietAt) {
-		w.quietAt = at
-	}
+	w.quietAt = later(w.quietAt, time.Now().Add(d+within))
 }
 
 // isSlow reports whether admission is slow in any namespace, or was a while ago.
 func (w *world) isSlow() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, until := range w.slowUntil {
-		if time.Now().Before(until) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(namespaces, func(name string) bool { return time.Now().Before(w.slowUntil[name]) })
 }
 
 // calm records that what lasts until it is ended, such as admission, has ended.
@@ -227,9 +218,7 @@ func later(a, b time.Time) time.Time {
 func (w *world) delay(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if at := time.Now().Add(d + settleTime); at.After(w.freshAt) {
-		w.freshAt = at
-	}
+	w.freshAt = later(w.freshAt, time.Now().Add(d+settleTime))
 }
 
 // quiet returns when the controllers have recovered from everything that concerns some namespaces.
@@ -261,15 +250,6 @@ const untilEnded = 24 * time.Hour
 func (w *world) step(ctx context.Context, s Step) {
 	w.story.add("%s", strings.TrimSpace(strings.SplitN(s.String(), " ", 2)[1]))
 	if act := actions[s.Do]; act != nil {
-		switch s.Do {
-		case "admission":
-			w.disturb(untilEnded, retryTime)
-			if s.How == "" {
-				w.calm()
-			}
-		case "end-namespace":
-			w.disturb(0, retryTime)
-		}
 		if err := act(w, s); err != nil {
 			w.story.add("  which is refused: %v", err)
 		}

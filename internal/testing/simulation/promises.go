@@ -1,8 +1,8 @@
 package simulation
 
 import (
+	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,25 +31,22 @@ type trace struct {
 	uid types.UID // "" for a deletion
 }
 
-// refused is called for every write of a replica that the API server has refused without a fault.
-func (g *guard) refused(r Refused) {
-	last, since := g.traces[r.Key], g.demandOf(r.Key).since
-	if r.Resource != "services" || r.Verb != "create" || r.DryRun || last.by != r.By || g.isSlow() {
+// refused is called for every request of a replica that the API server has refused without a fault.
+func (g *guard) refused(r refused) {
+	last := g.traces[r.key]
+	if r.table.name != "services" || r.verb != "create" || r.isDryRun() || last.by != r.by || g.isSlow() {
 		return
 	}
+	since, stored := g.demandOf(r.key).since, r.table.objects[r.key]
+	isAsMade := stored != nil && stored.object.GetUID() == last.uid && stored.object.GetDeletionTimestamp() == nil
 	switch {
-	case apierrors.IsAlreadyExists(r.Err) && isAsMade(r.Stored, last) && isOfSame(r.Sent, r.Stored) &&
+	case apierrors.IsAlreadyExists(r.err) && isAsMade && isOfSame(r.sent, stored.object) &&
 		time.Since(last.at) < time.Minute && since.Before(last.at):
-		g.fail("a Service was created again", "%s: %s, %s after it was created", r.By, r.Key, time.Since(last.at))
-	case apierrors.IsInvalid(r.Err) && last.uid == "" && time.Since(last.at) < g.oneRequest() &&
+		g.fail("a Service was created again", "%s: %s, %s after it was created", r.by, r.key, time.Since(last.at))
+	case apierrors.IsInvalid(r.err) && last.uid == "" && time.Since(last.at) < g.oneRequest() &&
 		last.at.Sub(since) > 3*g.oneRequest(): // It was deleted for what is asked for now.
-		g.fail("a Service was deleted whose successor is refused", "%s: %s: %v", r.By, r.Key, r.Err)
+		g.fail("a Service was deleted whose successor is refused", "%s: %s: %v", r.by, r.key, r.err)
 	}
-}
-
-// isAsMade reports whether an object is the one that a replica created, and not being deleted.
-func isAsMade(object Object, made trace) bool {
-	return object != nil && object.GetUID() == made.uid && object.GetDeletionTimestamp() == nil
 }
 
 // isOfSame reports whether two objects have the same controller.
@@ -86,7 +83,8 @@ func (g *guard) checkNodePorts(w Write, before, after *corev1.Service) {
 // isPublishedBy reports whether an EndpointSlice of a Service has the address of a pod.
 func (s *snapshot) isPublishedBy(service *corev1.Service, pod *corev1.Pod) bool {
 	return slices.ContainsFunc(s.slices, func(slice *discoveryv1.EndpointSlice) bool {
-		return metav1.IsControlledBy(slice, service) && publishes(slice, pod.Status.PodIP)
+		return metav1.IsControlledBy(slice, service) && slices.ContainsFunc(slice.Endpoints,
+			func(e discoveryv1.Endpoint) bool { return slices.Contains(e.Addresses, pod.Status.PodIP) })
 	})
 }
 
@@ -109,7 +107,7 @@ func (g *guard) checkCopyDeleted(w Write, slice *discoveryv1.EndpointSlice) {
 	}
 	for _, e := range slice.Endpoints {
 		for _, pod := range s.answering(ls, ptr.Deref(e.NodeName, "")) {
-			if slices.Contains(e.Addresses, pod.Status.PodIP) && s.hasName(ls, pod) &&
+			if slices.Contains(e.Addresses, pod.Status.PodIP) && s.hostnames(ls)[pod.Spec.NodeName] != "" &&
 				!s.isPublishedBy(published, pod) {
 				g.fail("an address was taken away that answers", "%s: %s: %s of pod %s", w.By, w.Key,
 					pod.Status.PodIP, pod.Name)
@@ -118,33 +116,10 @@ func (g *guard) checkCopyDeleted(w Write, slice *discoveryv1.EndpointSlice) {
 	}
 }
 
-func (s *snapshot) hasName(ls *v1alpha1.LocalService, pod *corev1.Pod) bool {
-	return s.hostnames(ls)[pod.Spec.NodeName] != ""
-}
-
-func publishes(slice *discoveryv1.EndpointSlice, address string) bool {
-	return slices.ContainsFunc(slice.Endpoints, func(e discoveryv1.Endpoint) bool {
-		return slices.Contains(e.Addresses, address)
-	})
-}
-
-// moveAway records how far away the API server is.
-func (g *guard) moveAway(distance time.Duration) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.distance = max(g.distance, distance)
-}
-
-func (g *guard) farthest() time.Duration {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.distance
-}
-
 // reaction returns how old the state that a write is based on may be.
-func (g *guard) reaction() time.Duration { return nearReaction + requestsOfSync*g.farthest() }
+func (g *guard) reaction() time.Duration { return nearReaction + requestsOfSync*g.server.distance }
 
-func (g *guard) oneRequest() time.Duration { return oneRequest + g.farthest() }
+func (g *guard) oneRequest() time.Duration { return oneRequest + g.server.distance }
 
 // answered is called for every request of a replica that has ended.
 func (g *guard) answered(by string, a answered) {
@@ -166,8 +141,8 @@ const rolesKnown = 5 * time.Second
 
 // deny records that the authorizer denies requests for some time, after a while.
 func (g *guard) deny(after, during time.Duration) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	g.server.mu.Lock()
+	defer g.server.mu.Unlock()
 	since := time.Now().Add(after)
 	if during >= rolesKnown || since.Sub(g.deniedUntil) < time.Minute {
 		g.deniedLong = since.Add(during)
@@ -175,43 +150,30 @@ func (g *guard) deny(after, during time.Duration) {
 	g.deniedSince, g.deniedUntil = since, since.Add(during)
 }
 
+// denial matches texts that have the answer of an authorizer.
+var denial = regexp.MustCompile(regexp.QuoteMeta(accountName) + "|ermission|ermitted")
+
 // checkDenial checks that a text that is reported does not say that a permission is missing, unless it has been for a
 // while.
 func (g *guard) checkDenial(by, text string) {
-	if saysDenied(text) && time.Since(g.deniedLong) > remembered {
+	if denial.MatchString(text) && time.Since(g.deniedLong) > remembered {
 		g.fail("a permission was reported as missing", "%s: %s", by, text)
 	}
 }
 
-// saysDenied reports whether a text has the answer of an authorizer.
-func saysDenied(text string) bool {
-	return strings.Contains(text, accountName) || strings.Contains(text, "ermission") ||
-		strings.Contains(text, "ermitted")
-}
-
-// checkConditions does so for the conditions of a status that differ from those before.
+// checkConditions checks what a status begins to say: nothing about a permission that is not missing, and that a write
+// failed only if one did.
 func (g *guard) checkConditions(w Write) {
-	before, _ := w.Before.(*v1alpha1.LocalService)
-	after, ok := w.After.(*v1alpha1.LocalService)
-	if !ok || before == nil {
-		return
-	}
-	for _, c := range after.Status.Conditions {
-		if !slices.ContainsFunc(before.Status.Conditions, func(b metav1.Condition) bool { return b.Message == c.Message }) {
+	before, after := w.Before.(*v1alpha1.LocalService).Status, w.After.(*v1alpha1.LocalService).Status
+	says := func(is func(metav1.Condition) bool) bool { return slices.ContainsFunc(before.Conditions, is) }
+	for _, c := range after.Conditions {
+		if !says(func(b metav1.Condition) bool { return b.Message == c.Message }) {
 			g.checkDenial(w.By, c.Reason+": "+c.Message)
 		}
-	}
-}
-
-// checkReported checks that no status begins to say that a write failed if none did.
-func (g *guard) checkReported(w Write) {
-	failed := later(g.failed[""], g.failed[w.Key.Namespace])
-	isReported := func(o Object) bool {
-		ls, is := o.(*v1alpha1.LocalService)
-		return is && slices.ContainsFunc(ls.Status.Conditions,
-			func(c metav1.Condition) bool { return c.Reason == v1alpha1.ReasonWriteFailed })
-	}
-	if isReported(w.After) && !isReported(w.Before) && time.Since(failed) > remembered {
-		g.fail("a failure was reported that there was not", "%s: %s", w.By, &w)
+		if c.Reason == v1alpha1.ReasonWriteFailed &&
+			!says(func(b metav1.Condition) bool { return b.Reason == v1alpha1.ReasonWriteFailed }) &&
+			time.Since(later(g.failed[""], g.failed[w.Key.Namespace])) > remembered {
+			g.fail("a failure was reported that there was not", "%s: %s", w.By, &w)
+		}
 	}
 }

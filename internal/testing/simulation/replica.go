@@ -14,9 +14,7 @@ func (w *world) start(ctx context.Context) {
 	w.started++
 	r := &replica{name: fmt.Sprint("replica", w.started), seed: w.history.Seed, done: make(chan struct{})}
 	r.endpoint = w.server.NewEndpoint(r.name, w.history.Seed)
-	if !w.history.Streamed {
-		r.endpoint.WithoutStreamedLists()
-	}
+	r.endpoint.noLists = !w.history.Streamed
 	ctx, r.stop = context.WithCancel(ctx)
 	w.replicas = append(w.replicas, r)
 	w.story.add("%s starts", r.name)
@@ -27,10 +25,7 @@ func (w *world) start(ctx context.Context) {
 			Shuffle: r.shuffle, Remembers: func(f func(map[string]bool) []string) { r.remembers = f },
 			Record: func(object, eventType, reason, note string) {
 				w.story.add("  %s: %s event %s of %s: %s", r.name, eventType, reason, object, note)
-				w.guard.count(r.name)
-				w.server.mu.Lock()
-				defer w.server.mu.Unlock()
-				w.guard.checkDenial(r.name, reason+": "+note)
+				w.guard.event(r.name, reason, note)
 			}})
 	}()
 }

@@ -46,7 +46,7 @@ var resources = []definition{
 		prepareCreate: createLocalService, prepareUpdate: updateLocalService},
 	{name: "services", kind: corev1.SchemeGroupVersion.WithKind("Service"),
 		newObject:     func() Object { return &corev1.Service{} },
-		prepareCreate: createService, afterCreate: allocateForCreate,
+		prepareCreate: createService, afterCreate: allocate,
 		prepareUpdate: updateService, afterUpdate: allocateForUpdate},
 	{name: "endpointslices", kind: discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"),
 		newObject:     func() Object { return &discoveryv1.EndpointSlice{} },
@@ -54,11 +54,11 @@ var resources = []definition{
 	{name: "nodes", kind: corev1.SchemeGroupVersion.WithKind("Node"),
 		newObject: func() Object { return &corev1.Node{} }},
 	{name: "pods", kind: corev1.SchemeGroupVersion.WithKind("Pod"),
-		newObject: func() Object { return &corev1.Pod{} }, prepareCreate: createPod},
+		newObject: func() Object { return &corev1.Pod{} }, prepareCreate: createFirst},
 	{name: "replicasets", kind: appsv1.SchemeGroupVersion.WithKind("ReplicaSet"),
-		newObject: func() Object { return &appsv1.ReplicaSet{} }, prepareCreate: createWorkload},
+		newObject: func() Object { return &appsv1.ReplicaSet{} }, prepareCreate: createFirst},
 	{name: "clonesets", kind: cloneSetKind,
-		newObject: func() Object { return &cloneSet{} }, prepareCreate: createWorkload},
+		newObject: func() Object { return &cloneSet{} }, prepareCreate: createFirst},
 	{name: "namespaces", kind: corev1.SchemeGroupVersion.WithKind("Namespace"),
 		newObject: func() Object { return &corev1.Namespace{} }, prepareCreate: createNamespace},
 	{name: "resourcequotas", kind: corev1.SchemeGroupVersion.WithKind("ResourceQuota"),
@@ -146,14 +146,14 @@ func createNamespace(_ *APIServer, object Object) error {
 	return nil
 }
 
-func createPod(s *APIServer, object Object) error {
+// createFirst is createInNamespace for objects that count their generations.
+func createFirst(s *APIServer, object Object) error {
 	object.SetGeneration(1)
 	return createInNamespace(s, object)
 }
 
 func createEndpointSlice(s *APIServer, object Object) error {
-	object.SetGeneration(1)
-	if err := createInNamespace(s, object); err != nil {
+	if err := createFirst(s, object); err != nil {
 		return err
 	}
 	return validateEndpointSlice(s, object.(*discoveryv1.EndpointSlice))

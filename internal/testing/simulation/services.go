@@ -27,15 +27,11 @@ func createService(s *APIServer, object Object) error {
 		return err
 	}
 	defaultService(service)
-	if err := s.validateService(service); err != nil {
+	if err := s.validateService(nil, service); err != nil {
 		return err
 	}
 	service.Status = corev1.ServiceStatus{}
 	return s.checkQuota(service)
-}
-
-func allocateForCreate(s *APIServer, object Object, dryRun bool) error {
-	return s.allocate(object.(*corev1.Service), dryRun)
 }
 
 func updateService(s *APIServer, subresource string, old, object Object) error {
@@ -51,17 +47,14 @@ func updateService(s *APIServer, subresource string, old, object Object) error {
 		after.Spec.ClusterIP, after.Spec.ClusterIPs = before.Spec.ClusterIP, before.Spec.ClusterIPs
 	}
 	keepNodePorts(before, after)
-	if err := s.validateService(after); err != nil {
-		return err
-	}
-	return s.validateServiceUpdate(before, after)
+	return s.validateService(before, after)
 }
 
 // allocateForUpdate allocates what an updated Service needs and releases what it does not, as the last step: after it
 // nothing is refused.
 func allocateForUpdate(s *APIServer, old, object Object) error {
 	before, after := old.(*corev1.Service), object.(*corev1.Service)
-	if err := s.allocate(after, false); err != nil {
+	if err := allocate(s, after, false); err != nil {
 		return err
 	}
 	kept := map[int32]bool{}
@@ -154,9 +147,9 @@ func isWithoutPods(service *corev1.Service) bool {
 	return service.Spec.ClusterIP == corev1.ClusterIPNone && len(service.Spec.Selector) == 0
 }
 
-// validateService refuses what controllers, and those who interfere with them, write in practice. No history has a
-// Service of type LoadBalancer or ExternalName: these are refused, too.
-func (s *APIServer) validateService(service *corev1.Service) error {
+// validateService refuses what controllers, and those who interfere with them, write in practice. before is nil for a
+// creation. No history has a Service of type LoadBalancer or ExternalName: these are refused, too.
+func (s *APIServer) validateService(before, service *corev1.Service) error {
 	var problems field.ErrorList
 	spec, path := &service.Spec, field.NewPath("spec")
 	refuse := func(is bool, name string, value any, because string) {
@@ -183,31 +176,20 @@ func (s *APIServer) validateService(service *corev1.Service) error {
 	}
 	refuse(spec.ExternalTrafficPolicy != "" && !isNodePort, "externalTrafficPolicy", spec.ExternalTrafficPolicy,
 		"may only be set for externally-accessible services")
+	if before != nil {
+		const because = "may not change once set"
+		refuse(before.Spec.ClusterIP != spec.ClusterIP, "clusterIPs", spec.ClusterIP, because)
+		refuse(before.Spec.IPFamilies[0] != spec.IPFamilies[0], "ipFamilies", spec.IPFamilies, because)
+	}
 	if problems = append(problems, validatePorts(spec, path.Child("ports"))...); len(problems) > 0 {
 		return s.tables["services"].invalid(service.Name, problems...)
 	}
 	return nil
 }
 
-func (s *APIServer) validateServiceUpdate(before, after *corev1.Service) error {
-	var problems field.ErrorList
-	path := field.NewPath("spec")
-	if before.Spec.ClusterIP != after.Spec.ClusterIP {
-		problems = append(problems, field.Invalid(path.Child("clusterIPs").Index(0), after.Spec.ClusterIP,
-			"may not change once set"))
-	}
-	if before.Spec.IPFamilies[0] != after.Spec.IPFamilies[0] {
-		problems = append(problems, field.Invalid(path.Child("ipFamilies").Index(0), after.Spec.IPFamilies[0],
-			"may not change once set"))
-	}
-	if len(problems) > 0 {
-		return s.tables["services"].invalid(after.Name, problems...)
-	}
-	return nil
-}
-
 // allocate gives a Service its address and its node ports. A dry run does not detect that none is left.
-func (s *APIServer) allocate(service *corev1.Service, dryRun bool) error {
+func allocate(s *APIServer, object Object, dryRun bool) error {
+	service := object.(*corev1.Service)
 	spec, n := &service.Spec, s.addressOf(service)
 	isNew := s.tables["services"].objects[keyOf(service)] == nil
 	switch {

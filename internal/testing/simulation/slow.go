@@ -59,32 +59,6 @@ func (e *Endpoint) admitted(r *request) (*http.Response, error) {
 	})
 }
 
-// setDistance makes every request take longer by d, for a while or, with 0, from now on. Watches are late by as much.
-func (s *APIServer) setDistance(d, during time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.distance, s.distantUntil = d, time.Now().Add(during)
-	if during == 0 {
-		s.distantUntil = time.Time{}
-	}
-}
-
-// distanceNow returns how much longer a request takes. s.mu must be held.
-func (s *APIServer) distanceNow() time.Duration {
-	if !s.distantUntil.IsZero() && time.Now().After(s.distantUntil) {
-		return 0
-	}
-	return s.distance
-}
-
-// moveAway makes the API server be far away: How is how much longer requests take. Without an end, it stays there, also
-// when everything goes well again: distance is normal.
-func moveAway(_ context.Context, w *world, s Step) {
-	d, _ := time.ParseDuration(s.How) // none if it is no duration
-	w.guard.moveAway(d)
-	w.server.setDistance(d, s.For)
-}
-
 // slowDown makes admission slow: On is namespace,resource, and How is how long it takes, and whether it refuses then.
 func slowDown(_ context.Context, w *world, s Step) {
 	namespace, resource, _ := strings.Cut(s.On, ",")
@@ -129,7 +103,7 @@ const (
 func (w *world) within(namespace string) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delay := w.guard.farthest()
+	delay := w.history.Distance
 	if slow := w.tardy[namespace]; time.Now().Before(slow.until.Add(mostRequests * slow.delay)) {
 		delay += slow.delay
 	}

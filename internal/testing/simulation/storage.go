@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,13 +39,10 @@ type APIServer struct {
 	addresses *pool
 	nodePorts *pool
 	admission Admission
-	isLenient bool                     // stores what the CustomResourceDefinition refuses, and an older one accepted
+	isLenient atomic.Bool              // stores what the CustomResourceDefinition refuses, and an older one accepted
 	slow      map[string]slowAdmission // by namespace
-	// mesh has the Services that a mesh of clusters publishes, and whether their endpoints there are ready.
-	mesh map[types.NamespacedName]bool
-	// distance is how much longer each request takes, until distantUntil or, if that is zero, without an end.
-	distance     time.Duration
-	distantUntil time.Time
+	// distance is how much longer each request takes, and how late watches are, than near the API server.
+	distance time.Duration
 
 	outage    outage
 	endpoints []*Endpoint
@@ -53,7 +51,7 @@ type APIServer struct {
 	// replica that is carried out, and after each but a watch that was answered or given up. They may call list, but no
 	// method of the API server. Requests that fail because of a fault are not carried out.
 	observers []func(Write)
-	refusals  []func(Refused)
+	refusals  []func(refused)
 	requests  []func(by string, r *request)
 	answers   []func(by string, a answered)
 	changed   chan struct{} // closed at the next write that concerns the cluster's own controllers
@@ -85,13 +83,12 @@ type Write struct {
 	Before, After Object
 }
 
-// Refused is a write that the API server has refused by itself, not because of a fault.
-type Refused struct {
-	By, Verb, Resource string
-	Key                types.NamespacedName
-	DryRun             bool
-	Sent, Stored       Object // the object to create, and the one that exists with this key; nil for none
-	Err                error
+// refused is a request that the API server has refused by itself, not because of a fault.
+type refused struct {
+	*request
+	by   string
+	sent Object // the object to create
+	err  error
 }
 
 // answered is a request that has ended for the replica.
@@ -117,7 +114,7 @@ func (w *Write) Verb() string {
 func NewAPIServer(addresses int) *APIServer {
 	s := &APIServer{version: 1, tables: map[string]*table{}, byType: map[reflect.Type]*table{},
 		changed: make(chan struct{}), addresses: newPool(addresses), nodePorts: newPool(addresses),
-		slow: map[string]slowAdmission{}, mesh: map[types.NamespacedName]bool{}}
+		slow: map[string]slowAdmission{}}
 	for i := range resources {
 		t := &table{definition: &resources[i], objects: map[types.NamespacedName]*entry{}, changed: make(chan struct{})}
 		s.tables[t.name], s.byType[reflect.TypeOf(t.newObject())] = t, t
@@ -315,12 +312,6 @@ func (t *table) wake() {
 	t.changed = make(chan struct{})
 }
 
-// wakeManager wakes the cluster's own controllers.
-func (s *APIServer) wakeManager() {
-	close(s.changed)
-	s.changed = make(chan struct{})
-}
-
 // commit makes a write take place.
 func (s *APIServer) commit(by string, t *table, key types.NamespacedName, before *entry, object Object) {
 	s.version++
@@ -347,7 +338,8 @@ func (s *APIServer) commit(by string, t *table, key types.NamespacedName, before
 		s.written++
 	}
 	if concernsManager(&write) {
-		s.wakeManager()
+		close(s.changed)
+		s.changed = make(chan struct{})
 	}
 	for _, observe := range s.observers {
 		observe(write)

@@ -2,17 +2,20 @@ package simulation
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 )
 
 // story is what happened in a world, in order. It is recorded as it happens, and formatted only if something is wrong.
 type story struct {
-	mu     sync.Mutex
-	begun  time.Time
-	events []func() string
+	mu      sync.Mutex
+	begun   time.Time
+	events  []func() string
+	failure *Failure // the first
 }
 
 func newStory(server *APIServer) *story {
@@ -22,9 +25,9 @@ func newStory(server *APIServer) *story {
 			s.add("  %s: %s", w.By, &w)
 		}
 	})
-	server.refusals = append(server.refusals, func(r Refused) {
-		if r.Resource != "leases" && r.Resource != "events" && !r.DryRun {
-			s.add("  %s: %s %s %s is refused: %v", r.By, r.Verb, r.Resource, r.Key, r.Err)
+	server.refusals = append(server.refusals, func(r refused) {
+		if r.isWork() {
+			s.add("  %s: %s is refused: %v", r.by, r.request, r.err)
 		}
 	})
 	return s
@@ -37,6 +40,31 @@ func (s *story) add(format string, args ...any) {
 	s.events = append(s.events, func() string {
 		return fmt.Sprintf("%12s  %s", at.Round(time.Millisecond), fmt.Sprintf(format, args...))
 	})
+}
+
+// fail records that something is wrong.
+func (s *story) fail(kind, format string, args ...any) {
+	f := &Failure{Kind: kind, What: fmt.Sprintf(format, args...)}
+	s.add("WRONG: %s: %s", f.Kind, f.What)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failure == nil {
+		s.failure = f
+	}
+}
+
+func (s *story) hasFailed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failure != nil
+}
+
+// result returns the first failure, with the story; nil for none.
+func (s *story) result() *Failure {
+	if s.failure != nil {
+		s.failure.Story = s.String()
+	}
+	return s.failure
 }
 
 // String returns what happened last.
@@ -55,36 +83,16 @@ func (s *story) String() string {
 func (w *Write) String() string {
 	text := fmt.Sprintf("%s %s %s", w.Verb(), w.Resource, strings.TrimPrefix(w.Key.String(), "/"))
 	if w.Verb() == "update" {
-		text += " " + strings.Join(differences(w.Before, w.After), ", ")
+		text += " " + differences(w.Before, w.After)
 	}
 	return text
 }
 
-// differences returns the paths of the fields in which two states of an object differ.
-func differences(before, after Object) []string {
-	var out []string
-	a, b := toFields(before), toFields(after)
-	walk("", a, b, &out)
-	slices.Sort(out)
-	return out
-}
-
-func walk(path string, a, b any, out *[]string) {
-	am, aIsMap := a.(map[string]any)
-	bm, bIsMap := b.(map[string]any)
-	if !aIsMap || !bIsMap {
-		if fmt.Sprint(a) != fmt.Sprint(b) && !strings.HasSuffix(path, "resourceVersion") {
-			value := fmt.Sprint(b)
-			*out = append(*out, strings.TrimPrefix(path, ".")+"="+value[:min(len(value), 100)])
-		}
-		return
-	}
-	for key := range am {
-		walk(path+"."+key, am[key], bm[key], out)
-	}
-	for key := range bm {
-		if _, known := am[key]; !known {
-			walk(path+"."+key, nil, bm[key], out)
-		}
-	}
+// differences returns what changes from one state of an object to another, as a JSON merge patch.
+func differences(before, after Object) string {
+	before, after = before.DeepCopyObject().(Object), after.DeepCopyObject().(Object)
+	after.SetResourceVersion(before.GetResourceVersion())
+	patch, err := jsonpatch.CreateMergePatch(encodeJSON(before), encodeJSON(after))
+	utilruntime.Must(err)
+	return string(patch)
 }

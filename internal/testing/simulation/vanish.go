@@ -35,20 +35,13 @@ const memorable = 30 * time.Minute
 // forget deletes the rest, too. Then the replicas must not remember anything about it for long.
 func (w *world) forget() {
 	w.server.mu.Lock()
-	all := workloads(w.server)
+	for _, name := range []string{"replicasets", "clonesets", "pods", "services", "nodes"} {
+		for _, e := range w.server.tables[name].sorted() {
+			_ = w.server.delete(userName, w.server.tables[name], keyOf(e.object),
+				&metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
+		}
+	}
 	w.server.mu.Unlock()
-	for _, workload := range all {
-		_ = w.remove(workload)
-	}
-	for _, pod := range List[*corev1.Pod](w.server) {
-		_ = w.server.Delete(kubeletName, pod, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
-	}
-	for _, service := range List[*corev1.Service](w.server) {
-		_ = w.remove(service)
-	}
-	for _, node := range List[*corev1.Node](w.server) {
-		_ = w.remove(node)
-	}
 	time.Sleep(memorable)
 	for _, r := range w.replicas {
 		for _, what := range r.remembers(w.guard.seen) {

@@ -67,6 +67,13 @@ func (e *Endpoint) Break(resource string, compact bool) {
 	}
 }
 
+// breakAll ends all watches.
+func (e *Endpoint) breakAll() {
+	for resource := range e.views {
+		e.Break(resource, false)
+	}
+}
+
 func (v *view) isStalled() bool { return time.Now().Before(v.stalledUntil) }
 
 // selection is what a list or a watch asks for.
@@ -161,8 +168,9 @@ func (e *Endpoint) watch(r *request) (*http.Response, error) {
 	if err != nil {
 		return refusal(r.Request, err), nil
 	}
-	if isList && e.faults.noLists {
-		return refusal(r.Request, e.server.noStreamedLists(r)), nil
+	if isList && e.noLists {
+		return refusal(r.Request, r.table.invalid("", field.Forbidden(field.NewPath("sendInitialEvents"),
+			"sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"))), nil
 	}
 	if isList { // A streamed list is never older than what is stored at the request.
 		deadline := time.Now().Add(freshTimeout)
@@ -205,12 +213,6 @@ func (e *Endpoint) isStalled(v *view) bool {
 	e.server.mu.Lock()
 	defer e.server.mu.Unlock()
 	return v.isStalled()
-}
-
-// noStreamedLists returns the error of an API server before Kubernetes 1.34.
-func (s *APIServer) noStreamedLists(r *request) error {
-	return r.table.invalid("", field.Forbidden(field.NewPath("sendInitialEvents"),
-		"sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"))
 }
 
 // begin makes a stream start with everything that is stored, and then a bookmark that says so.
@@ -275,7 +277,7 @@ func (s *stream) fill() time.Duration {
 	}
 	for s.position < len(s.view.log) && len(s.buffer) == 0 {
 		c := &s.view.log[s.position]
-		if left := c.at.Add(s.view.lag + s.endpoint.server.distanceNow()).Sub(now); left > 0 {
+		if left := c.at.Add(s.view.lag + s.endpoint.server.distance).Sub(now); left > 0 {
 			return min(ends, left)
 		}
 		s.position++

@@ -47,11 +47,6 @@ func specOf(workload Object) *appsv1.ReplicaSetSpec {
 	return &workload.(*appsv1.ReplicaSet).Spec
 }
 
-func createWorkload(s *APIServer, object Object) error {
-	object.SetGeneration(1)
-	return createInNamespace(s, object)
-}
-
 // newWorkload returns the workload of a step. Its name says of which kind it is. How is the number of its replicas, and
 // what it has to do with the node label.
 func newWorkload(s Step) Object {
