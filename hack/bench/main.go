@@ -124,10 +124,7 @@ func (b *bench) note(err error) { b.errs = append(b.errs, err) }
 
 // parse reads the flags. The framework finds the controller by a variable, which parse sets.
 func (o *options) parse(args []string) error {
-	bin, err := framework.ModuleFile("bin")
-	if err != nil {
-		return err
-	}
+	bin := framework.ModuleFile("bin")
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.Func("row", "`numbers` of the rows to measure, such as 3 or 1,5; empty for all", o.parseRows)
 	f.Func("controller", "`file` with the controller, by default $CONTROLLER_BIN, then bin/local-service-controller",

@@ -30,10 +30,7 @@ type rule struct {
 }
 
 // rulesFile is the file that the chart and Prometheus read.
-func rulesFile(t testing.TB) string {
-	t.Helper()
-	return framework.MustModuleFile(t, "artifacts", "chart", "local-service-controller", "files", "rules.yaml")
-}
+var rulesFile = framework.ModuleFile("artifacts", "chart", "local-service-controller", "files", "rules.yaml")
 
 func readRules(t testing.TB) []rule {
 	t.Helper()
@@ -43,7 +40,7 @@ func readRules(t testing.TB) []rule {
 			Rules []rule `json:"rules"`
 		} `json:"groups"`
 	}
-	if err := yaml.UnmarshalStrict([]byte(readFile(t, rulesFile(t))), &file); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(readFile(t, rulesFile)), &file); err != nil {
 		t.Fatal(err)
 	}
 	var all []rule
@@ -51,7 +48,7 @@ func readRules(t testing.TB) []rule {
 		all = append(all, group.Rules...)
 	}
 	if len(all) == 0 {
-		t.Fatalf("%s has no rules", rulesFile(t))
+		t.Fatalf("%s has no rules", rulesFile)
 	}
 	return all
 }

@@ -28,7 +28,7 @@ func promtool(t *testing.T, args ...string) {
 // TestRules makes promtool check the rules, and evaluate them over the series of a file.
 func TestRules(t *testing.T) {
 	t.Parallel()
-	promtool(t, "check", "rules", "--lint=all", "--lint-fatal", rulesFile(t))
+	promtool(t, "check", "rules", "--lint=all", "--lint-fatal", rulesFile)
 	promtool(t, "test", "rules", "testdata/rules_test.yaml")
 	tests := readFile(t, "testdata/rules_test.yaml")
 	for _, rule := range readRules(t) {
@@ -56,8 +56,8 @@ func testOf(tests, alert string) string {
 // Prometheus.
 func TestQueries(t *testing.T) {
 	t.Parallel()
-	known := readFile(t, framework.MustModuleFile(t, "docs", "reference", "metrics.md")) +
-		readFile(t, framework.MustModuleFile(t, "test", "integration", "metrics_test.go")) + "`up` `ALERTS`"
+	known := readFile(t, framework.ModuleFile("docs", "reference", "metrics.md")) +
+		readFile(t, framework.ModuleFile("test", "integration", "metrics_test.go")) + "`up` `ALERTS`"
 	var rules []map[string]string
 	for expr, source := range queries(t) {
 		rules = append(rules, map[string]string{"record": "a", "expr": expr})
@@ -93,7 +93,7 @@ func queries(t *testing.T) map[string]string {
 			Targets []struct{ Expr string }
 		}
 	}
-	file := framework.MustModuleFile(t, "artifacts", "dashboards", "local-service-controller.json")
+	file := framework.ModuleFile("artifacts", "dashboards", "local-service-controller.json")
 	if err := json.Unmarshal([]byte(readFile(t, file)), &dashboard); err != nil || len(dashboard.Panels) == 0 {
 		t.Fatalf("%s: %v", file, err)
 	}

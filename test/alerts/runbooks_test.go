@@ -27,7 +27,7 @@ var block = regexp.MustCompile("(?s)```([a-z]*)\n(.*?)```")
 // readRunbooks returns the sections of docs/runbooks.md, by the name of their alert.
 func readRunbooks(t testing.TB) map[string]runbook {
 	t.Helper()
-	_, sections, _ := strings.Cut(readFile(t, framework.MustModuleFile(t, "docs", "runbooks.md")), "\n## ")
+	_, sections, _ := strings.Cut(readFile(t, framework.ModuleFile("docs", "runbooks.md")), "\n## ")
 	books := map[string]runbook{}
 	for section := range strings.SplitSeq(sections, "\n## ") {
 		alert, text, _ := strings.Cut(section, "\n")
@@ -74,7 +74,7 @@ func TestRunbooks(t *testing.T) {
 		t.Fatalf("the runbooks are not those of the alerts:\n%v\n%v", titles, alerts)
 	}
 	var values map[string]any
-	chart := framework.MustModuleFile(t, "artifacts", "chart", "local-service-controller", "values.yaml")
+	chart := framework.ModuleFile("artifacts", "chart", "local-service-controller", "values.yaml")
 	if err := yaml.Unmarshal([]byte(readFile(t, chart)), &values); err != nil {
 		t.Fatal(err)
 	}

@@ -45,7 +45,7 @@ func writeRecipe(t *testing.T, to, targets string) {
 	var config struct {
 		ScrapeConfigs []map[string]any `json:"scrape_configs"`
 	}
-	recipe := framework.MustModuleFile(t, "artifacts", "prometheus", "scrape.yaml")
+	recipe := framework.ModuleFile("artifacts", "prometheus", "scrape.yaml")
 	if err := yaml.UnmarshalStrict([]byte(readFile(t, recipe)), &config); err != nil {
 		t.Fatal(err)
 	}

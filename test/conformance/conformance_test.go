@@ -34,14 +34,14 @@ func TestConformance(t *testing.T) {
 		Nodes: []string{"k8s01", "k8s02", "k8s03"}, Hostnames: true, WithoutCRD: *bare,
 		// The tarball has more images, under the names that the tests use.
 		Images: map[string]string{
-			"localhost/conformance:1": framework.MustModuleFile(t, "bin", "conformance", "images.tar"),
+			"localhost/conformance:1": framework.ModuleFile("bin", "conformance", "images.tar"),
 		},
 	})
 	if !*bare {
 		cluster.NewController(t, "-label-all-pods")
 		if *policies {
 			cluster.RunKubectl(t, "apply", "--validate=strict",
-				"--kustomize="+framework.MustModuleFile(t, "artifacts", "admission"))
+				"--kustomize="+framework.ModuleFile("artifacts", "admission"))
 		}
 		everything := publishEverything(t, cluster)
 		defer everything.check(t)

@@ -169,7 +169,7 @@ func (s *scene) testFailingPolicy() {
 // testLongNodeName: if a node's name is not a valid label value, the controller writes the label, and nobody else can.
 func (s *scene) testLongNodeName() {
 	// Nothing runs it here: only its permissions matter.
-	_, err := s.Kubectl(s.Ctx(), "apply", "-k", framework.MustModuleFile(s.T, "artifacts", "deploy"))
+	_, err := s.Kubectl(s.Ctx(), "apply", "-k", framework.ModuleFile("artifacts", "deploy"))
 	s.Must(err)
 	controller := s.launchAsDeployed()
 	s.localService("demo")

@@ -86,7 +86,7 @@ func labelPatch(key, value string) []byte {
 // installPolicies follows the documentation, and waits until all policies work.
 func (s *scene) installPolicies() {
 	s.T.Helper()
-	s.MustKubectl("apply", "--validate=strict", "-k", framework.MustModuleFile(s.T, "artifacts", "admission"))
+	s.MustKubectl("apply", "--validate=strict", "-k", framework.ModuleFile("artifacts", "admission"))
 	s.waitPolicies(nodeLabel, probed{true, true, true, true})
 }
 
@@ -94,7 +94,7 @@ func (s *scene) installPolicies() {
 func (s *scene) changePolicies(before, after string) {
 	s.T.Helper()
 	for _, name := range []string{"node-label.yaml", "node-label-guard.yaml"} {
-		manifests, err := os.ReadFile(framework.MustModuleFile(s.T, "artifacts", "admission", name))
+		manifests, err := os.ReadFile(framework.ModuleFile("artifacts", "admission", name))
 		s.Must(err)
 		changed := strings.ReplaceAll(string(manifests), before, after)
 		_, _, err = s.Playground(s.Ctx(), []byte(changed), "kubectl", "apply", "--validate=strict", "-f", "-")

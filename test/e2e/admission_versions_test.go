@@ -15,8 +15,8 @@ import (
 // false one.
 func TestAdmissionUpgrade(t *testing.T) {
 	s := newAdmissionScene(t, "--apiserver-flag=--emulated-version=1.35")
-	everything := framework.MustModuleFile(t, "artifacts", "with-admission")
-	policies := framework.MustModuleFile(t, "artifacts", "admission")
+	everything := framework.ModuleFile("artifacts", "with-admission")
+	policies := framework.ModuleFile("artifacts", "admission")
 	wantMissing := func(args ...string) {
 		t.Helper()
 		const missing = `no matches for kind "MutatingAdmissionPolicy" in version "admissionregistration.k8s.io/v1"`

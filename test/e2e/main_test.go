@@ -71,10 +71,7 @@ func TestMain(m *testing.M) {
 // installController installs the controller as documented, and waits until both replicas are ready.
 func installController(ctx context.Context) error {
 	for _, name := range []string{"guard.yaml", "local-service-controller.yaml", "hostnames.yaml"} {
-		path, err := framework.ModuleFile("artifacts", "deploy", name)
-		if err == nil {
-			path, err = forUser(path, filepath.Dir(cluster.Kubeconfig))
-		}
+		path, err := forUser(framework.ModuleFile("artifacts", "deploy", name), filepath.Dir(cluster.Kubeconfig))
 		if err == nil {
 			_, err = cluster.Kubectl(ctx, "create", "-f", path)
 		}

@@ -38,7 +38,7 @@ type migration struct {
 }
 
 func newMigration(t *testing.T) *migration {
-	document, err := os.ReadFile(framework.MustModuleFile(t, "docs", "migration.md"))
+	document, err := os.ReadFile(framework.ModuleFile("docs", "migration.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

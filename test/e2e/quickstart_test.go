@@ -13,7 +13,7 @@ import (
 // the start, as the page says for other clusters.
 func quickStart(t *testing.T) {
 	folder := t.TempDir()
-	install, err := forUser(framework.MustModuleFile(t, "artifacts", "deploy", "install.yaml"), folder)
+	install, err := forUser(framework.ModuleFile("artifacts", "deploy", "install.yaml"), folder)
 	if err != nil {
 		t.Fatal(err)
 	}

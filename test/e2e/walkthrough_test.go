@@ -136,7 +136,7 @@ func newReader(t *testing.T, pairs ...string) *reader {
 func (r *reader) bash(ctx context.Context, command string) *exec.Cmd {
 	const alias = `kubectl() { bin/playground kubectl "$@"; }; `
 	cmd := exec.CommandContext(ctx, "bash", "-c", r.replace.Replace(alias+command))
-	cmd.Dir, cmd.Env = filepath.Dir(framework.MustModuleFile(r.t, "README.md")), r.env
+	cmd.Dir, cmd.Env = filepath.Dir(framework.ModuleFile("README.md")), r.env
 	cmd.WaitDelay = time.Second // What it has started may still have its output.
 	return cmd
 }
@@ -156,7 +156,7 @@ func (r *reader) follow(st step) error {
 	if variable, ok := strings.CutPrefix(st.command, "export "); ok {
 		r.env = append(r.env, os.Expand(r.replace.Replace(variable), func(name string) string {
 			if name == "PWD" {
-				return filepath.Dir(framework.MustModuleFile(r.t, "README.md"))
+				return filepath.Dir(framework.ModuleFile("README.md"))
 			}
 			return os.Getenv(name)
 		}))
@@ -217,7 +217,7 @@ var skipped = regexp.MustCompile(`^make\b`)
 // stepsOf returns the steps of that name in a document.
 func stepsOf(t *testing.T, path, name string, atLeast int) []step {
 	t.Helper()
-	document, err := os.ReadFile(framework.MustModuleFile(t, strings.Split(path, "/")...))
+	document, err := os.ReadFile(framework.ModuleFile(strings.Split(path, "/")...))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ func TestRecordForEachNode(t *testing.T) {
 	cluster.NewController(t)
 	names := startServer(t, zone)
 	startExternalDNS(t, cluster, names.port)
-	recipe := framework.MustModuleFile(t, "artifacts", "examples", "recipes", "external-dns.yaml")
+	recipe := framework.ModuleFile("artifacts", "examples", "recipes", "external-dns.yaml")
 	cluster.RunKubectl(t, "create", "--filename="+recipe)
 
 	wantRecords(t, cluster, names, nodes...)

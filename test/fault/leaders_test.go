@@ -29,14 +29,14 @@ func TestPausedLeader(t *testing.T) {
 			var first *framework.Controller
 			var writes atomic.Int64
 			pauseAt, paused := int64(random.IntN(20)+1), make(chan struct{})
-			proxy := newProxy(t, shared)
-			proxy.onWrite = func() {
+			proxy := framework.NewProxy(t, shared.MustControllerKubeconfig(t))
+			proxy.OnWrite = func() {
 				if writes.Add(1) == pauseAt {
 					_ = first.Signal(syscall.SIGSTOP)
 					close(paused)
 				}
 			}
-			first = shared.NewController(t, append(flags, "-kubeconfig="+proxy.kubeconfig)...)
+			first = shared.NewController(t, append(flags, "-kubeconfig="+proxy.Kubeconfig)...)
 			leads(first)
 			second := shared.NewController(t, flags...)
 			w.create("a")
@@ -77,24 +77,24 @@ func TestSecondAPIServer(t *testing.T) {
 	w.marks[clusters[1].Audit] = clusters[1].Audit.Mark()
 	w.create("a")
 	for i := range rounds(2, 6) {
-		proxy := newProxy(t, clusters[i%2])
-		c := shared.NewController(t, "-kubeconfig="+proxy.kubeconfig)
+		proxy := framework.NewProxy(t, clusters[i%2].MustControllerKubeconfig(t))
+		c := shared.NewController(t, "-kubeconfig="+proxy.Kubeconfig)
 		w.settle(fmt.Sprintf("begin of step %d", i))
-		proxy.freeze(watched...)
+		proxy.Freeze(watched...)
 		w.addNode(fmt.Sprintf("m%d", i))
 		w.deleteNode(fmt.Sprintf("n%d", i))
 		w.create("b")
 		c.Kill()
 		w.note("killed, and restarted at another API server, which lags")
-		proxy = newProxy(t, clusters[(i+1)%2])
-		c = shared.NewController(t, "-kubeconfig="+proxy.kubeconfig)
-		proxy.freeze(watched[random.IntN(len(watched))])
+		proxy = framework.NewProxy(t, clusters[(i+1)%2].MustControllerKubeconfig(t))
+		c = shared.NewController(t, "-kubeconfig="+proxy.Kubeconfig)
+		proxy.Freeze(watched[random.IntN(len(watched))])
 		w.addNode(fmt.Sprintf("n%d", i)) // again
 		w.addNode(fmt.Sprintf("n%d", i+3))
 		w.edit("a")
 		w.delete("b")
 		time.Sleep(time.Second)
-		proxy.thaw()
+		proxy.Thaw()
 		w.settle(fmt.Sprintf("end of step %d", i))
 		c.Kill()
 	}

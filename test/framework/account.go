@@ -52,7 +52,7 @@ func (c *Cluster) ControllerKubeconfig(ctx context.Context) (string, error) {
 		return c.controllerKubeconfig, nil
 	}
 	files := []string{ControllerPermissions}
-	if c.hostnames {
+	if c.opts.Hostnames {
 		files = append(files, HostnamesPermissions)
 	}
 	if err := c.grant(ctx, files...); err != nil {
@@ -62,7 +62,7 @@ func (c *Cluster) ControllerKubeconfig(ctx context.Context) (string, error) {
 	if err == nil {
 		err = c.waitGranted(ctx, ControllerNamespace, ControllerAccount, shipped)
 	}
-	if err == nil && !c.withoutGuard {
+	if err == nil && !c.opts.WithoutGuard {
 		err = c.InstallGuard(ctx)
 	}
 	if err == nil {
@@ -74,11 +74,7 @@ func (c *Cluster) ControllerKubeconfig(ctx context.Context) (string, error) {
 // MustControllerKubeconfig is ControllerKubeconfig for a test.
 func (c *Cluster) MustControllerKubeconfig(t testing.TB) string {
 	t.Helper()
-	kubeconfig, err := c.ControllerKubeconfig(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return kubeconfig
+	return must[string](t)(c.ControllerKubeconfig(t.Context()))
 }
 
 // grant creates the accounts and permissions in files of artifacts/deploy, but no other objects. What exists already
@@ -139,8 +135,6 @@ func (c *Cluster) NewAccount(t testing.TB, namespace, name string, p Permissions
 
 // waitGranted waits until the API server, which watches roles, grants an account its permissions.
 func (c *Cluster) waitGranted(ctx context.Context, namespace, name string, p Permissions) error {
-	ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)
-	defer cancel()
 	return Poll(ctx, func(ctx context.Context) error {
 		for _, permission := range p.All() {
 			review := &authorizationv1.SubjectAccessReview{}
@@ -167,11 +161,7 @@ func (c *Cluster) waitGranted(ctx context.Context, namespace, name string, p Per
 // AccountKubeconfig returns a kubeconfig with the credentials of a service account, which must exist.
 func (c *Cluster) AccountKubeconfig(t testing.TB, namespace, name string) string {
 	t.Helper()
-	path, err := c.accountKubeconfig(t.Context(), t.TempDir(), namespace, name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return must[string](t)(c.accountKubeconfig(t.Context(), t.TempDir(), namespace, name))
 }
 
 func (c *Cluster) accountKubeconfig(ctx context.Context, dir, namespace, name string) (path string, err error) {

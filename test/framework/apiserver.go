@@ -99,7 +99,7 @@ func (c *Cluster) anotherAPIServer(dir string, flags map[string]string) (*Cluste
 	maps.Copy(values, flags)
 	args, err := c.argsOf("kube-apiserver", values)
 	another := &Cluster{Kubeconfig: filepath.Join(dir, "kubeconfig-"+port), Audit: &Audit{path: auditLog}, dir: dir,
-		hostnames: c.hostnames, withoutGuard: c.withoutGuard}
+		opts: c.opts}
 	kubeconfig = bytes.ReplaceAll(kubeconfig, []byte(server.Host), []byte(net.JoinHostPort(server.Hostname(), port)))
 	return another, args, errors.Join(err, os.WriteFile(another.Kubeconfig, kubeconfig, 0o600))
 }
@@ -118,28 +118,21 @@ func (c *Cluster) start(t testing.TB, args []string) {
 // startPlayground starts a component of the playground, by the name with which its command line begins.
 func startPlayground(t testing.TB, args []string) *Process {
 	t.Helper()
-	process, err := StartProcess(&exec.Cmd{Path: PlaygroundProgram.MustPath(t), Args: args}, syscall.SIGKILL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return process
+	return must[*Process](t)(
+		StartProcess(&exec.Cmd{Path: PlaygroundProgram.MustPath(t), Args: args}, syscall.SIGKILL))
 }
 
 // Pids returns the IDs of the cluster's processes of a program, at least one.
 func (c *Cluster) Pids(program string) ([]int, error) {
-	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	all, err := Descendants(c.Pid())
 	if err != nil {
 		return nil, err
 	}
 	var pids []int
-	for _, file := range files {
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-		if err != nil {
-			return nil, err
-		}
-		args, err := commandLine(pid) // A process that has just ended has none.
-		if err == nil && args[0] == program && c.isParentOf(pid) {
-			pids = append(pids, pid)
+	for _, process := range all {
+		args, err := commandLine(process.Pid) // A process that has just ended has none.
+		if err == nil && args[0] == program {
+			pids = append(pids, process.Pid)
 		}
 	}
 	if len(pids) == 0 {
@@ -148,23 +141,29 @@ func (c *Cluster) Pids(program string) ([]int, error) {
 	return pids, nil
 }
 
-// isParentOf reports whether a process was started by the cluster, directly or indirectly.
-func (c *Cluster) isParentOf(pid int) bool {
-	for pid > 1 {
-		if pid == c.Pid() {
-			return true
-		}
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil {
-			return false
-		}
-		// The name of the program, which may hold anything, is in parentheses; the parent comes second after it.
-		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-		if pid, err = strconv.Atoi(fields[1]); err != nil {
-			return false
+// Descendants returns the processes that come from one, itself included.
+func Descendants(pid int) ([]*os.Process, error) {
+	p, err1 := os.FindProcess(pid) // Not just a number that may be used again.
+	lists, err2 := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, err
+	}
+	found := []*os.Process{p}
+	for _, list := range lists {
+		children, _ := os.ReadFile(list) // Fails if it has just ended.
+		for _, child := range strings.Fields(string(children)) {
+			pid, err := strconv.Atoi(child)
+			if err != nil {
+				return nil, err
+			}
+			more, err := Descendants(pid)
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, more...)
 		}
 	}
-	return false
+	return found, nil
 }
 
 // argsOf returns the command line of the cluster's process of a program, with other values of some flags.

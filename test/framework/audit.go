@@ -31,11 +31,8 @@ func Resource(r *Request) string {
 	return r.ObjectRef.Resource
 }
 
-// Failed reports whether a request was refused, or failed for another reason.
-func Failed(r *Request) bool { return r.ResponseStatus.Code >= http.StatusBadRequest }
-
 // Succeeded reports whether a request had its effect.
-func Succeeded(r *Request) bool { return !Failed(r) }
+func Succeeded(r *Request) bool { return r.ResponseStatus.Code < http.StatusBadRequest }
 
 // Audit is the API server's log of all requests that it has answered. The log is written before the response is
 // complete, so a client that has the response finds the request in the log. A client that sees only the effect of a

@@ -3,89 +3,55 @@ package framework
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
-	"sync"
 	"testing"
 )
 
 // Program is a binary that the tests run.
 type Program struct {
-	name, variable, makeTarget string
+	name, makeTarget string
 }
 
 // The programs of this repository.
 var (
-	PlaygroundProgram = Program{"playground", "PLAYGROUND_BIN", "playground"}
-	ControllerProgram = Program{"local-service-controller", "CONTROLLER_BIN", "build"}
-	PluginProgram     = Program{"kubectl-localservice", "PLUGIN_BIN", "build"} // kubectl finds it by this name.
-	AppProgram        = Program{"localservice-app", "APP_BIN", "build"}
+	PlaygroundProgram = Program{"playground", "playground"}
+	ControllerProgram = Program{"local-service-controller", "build"}
+	PluginProgram     = Program{"kubectl-localservice", "build"} // kubectl finds it by this name.
+	AppProgram        = Program{"localservice-app", "build"}
 	// The real one, for the recipe with it.
-	ExternalDNSProgram = Program{"external-dns", "EXTERNAL_DNS_BIN", "test-external-dns"}
+	ExternalDNSProgram = Program{"external-dns", "test-external-dns"}
 	// Kubernetes' own tests, what runs them, and the images that they need.
-	ConformanceSuite = Program{"conformance/suite.test", "CONFORMANCE_SUITE", "test-conformance"}
-	GinkgoProgram    = Program{"conformance/ginkgo", "GINKGO_BIN", "test-conformance"}
+	ConformanceSuite = Program{"conformance/suite.test", "test-conformance"}
+	GinkgoProgram    = Program{"conformance/ginkgo", "test-conformance"}
 	// Debian's, for the tests of alerts and scraping.
-	PromtoolProgram = Program{"promtool", "PROMTOOL_BIN", "promtool"}
+	PromtoolProgram = Program{"promtool", "promtool"}
 )
 
-// Path returns the path of the binary: that in its variable, else in bin/ of the repository. If it is missing, the
-// error says how to build it. That is never a reason to skip a test.
+// controllerVariable names the variable with the path of the controller to run instead of that in bin/.
+const controllerVariable = "CONTROLLER_BIN"
+
+// Path returns the path of the binary in bin/ of the repository. If it is missing, the error says how to build it. That
+// is never a reason to skip a test.
 func (p Program) Path() (string, error) {
-	path := os.Getenv(p.variable)
-	if path == "" {
-		root, err := moduleRoot()
-		if err != nil {
-			return "", err
-		}
-		path = filepath.Join(root, "bin", p.name)
+	path := ModuleFile("bin", p.name)
+	if other := os.Getenv(controllerVariable); p == ControllerProgram && other != "" {
+		path = other
 	}
-	info, err := os.Stat(path)
-	if err == nil && (info.IsDir() || info.Mode()&0o111 == 0) {
-		err = errors.New("that is no program")
-	}
-	if err != nil {
-		return "", fmt.Errorf("the tests run %s: build it with `make %s`, or say with $%s where it is: %w",
-			path, p.makeTarget, p.variable, err)
+	if _, err := exec.LookPath(path); err != nil {
+		return "", fmt.Errorf("the tests run %s: build it with `make %s`: %w", path, p.makeTarget, err)
 	}
 	return filepath.Abs(path)
 }
 
-// productModule is the first line of the go.mod at the top of the repository. Tests and benchmark are other modules.
-const productModule = "module github.com/localservice-dev/local-service-controller\n"
-
-// moduleRoot returns the directory of the product's go.mod, above the working directory.
-var moduleRoot = sync.OnceValues(func() (string, error) {
-	start, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for dir := start; ; dir = filepath.Dir(dir) {
-		content, err := os.ReadFile(filepath.Join(dir, "go.mod"))
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return "", err
-		}
-		if strings.HasPrefix(string(content), productModule) {
-			return dir, nil
-		}
-		if dir == filepath.Dir(dir) {
-			return "", fmt.Errorf("%s is not in a checkout of local-service-controller", start)
-		}
-	}
-})
-
 // MustPath is Path for a test.
 func (p Program) MustPath(t testing.TB) string {
 	t.Helper()
-	path, err := p.Path()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return must[string](t)(p.Path())
 }
 
 // Run runs the program until it ends, with variables in addition to those of this process, and returns what it prints.
@@ -106,21 +72,8 @@ func (p Program) Run(ctx context.Context, stdin []byte, env []string, args ...st
 	return out.String(), errOut.String(), nil
 }
 
-// MustModuleFile is ModuleFile for a test.
-func MustModuleFile(t testing.TB, elem ...string) string {
-	t.Helper()
-	path, err := ModuleFile(elem...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
 // ModuleFile returns the path of a file of the product's module, for example artifacts/examples/crd.yaml.
-func ModuleFile(elem ...string) (string, error) {
-	root, err := moduleRoot()
-	if err != nil {
-		return "", err
-	}
-	return filepath.Join(append([]string{root}, elem...)...), nil
+func ModuleFile(elem ...string) string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Join(append([]string{filepath.Dir(file), "..", ".."}, elem...)...)
 }

@@ -88,10 +88,8 @@ type Cluster struct {
 	Dynamic       dynamic.Interface
 	Audit         *Audit
 
-	dir       string
-	hostnames bool // whether the controller may write EndpointSlices
-	// withoutGuard is true if no policies judge the controller's account.
-	withoutGuard bool
+	opts ClusterOptions
+	dir  string
 
 	mu                   sync.Mutex
 	controllers          []*Controller
@@ -120,12 +118,10 @@ func StartCluster(ctx context.Context, opts ClusterOptions) (*Cluster, error) {
 		Process:    process,
 		Kubeconfig: filepath.Join(dir, "kubeconfig"),
 		Audit:      &Audit{path: filepath.Join(dir, "logs", "audit.log")},
+		opts:       opts,
 		dir:        dir,
-		hostnames:  opts.Hostnames,
-
-		withoutGuard: opts.WithoutGuard,
 	}
-	if err := c.prepare(ctx, opts); err != nil {
+	if err := c.prepare(ctx); err != nil {
 		return nil, errors.Join(err, c.Stop())
 	}
 	return c, nil
@@ -149,13 +145,13 @@ func NewCluster(t testing.TB, opts ClusterOptions) *Cluster {
 // prepare waits until the cluster is ready, and makes clients for it. The CustomResourceDefinition is created as soon
 // as the API server answers, while its other components are starting: the garbage collector discovers resources when it
 // starts, and then only every 30 seconds.
-func (c *Cluster) prepare(ctx context.Context, opts ClusterOptions) error {
+func (c *Cluster) prepare(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)
 	defer cancel()
 	if _, err := c.WaitFor(ctx, "answering requests", func() string { return c.answers(ctx) }); err != nil {
 		return err
 	}
-	if !opts.WithoutCRD {
+	if !c.opts.WithoutCRD {
 		if err := c.InstallCRD(ctx); err != nil {
 			return err
 		}
@@ -198,11 +194,7 @@ func (c *Cluster) connect() error {
 
 // InstallCRD creates our CustomResourceDefinition, as the documentation says to, and waits until it is served.
 func (c *Cluster) InstallCRD(ctx context.Context) error {
-	path, err := ModuleFile("artifacts", "examples", "crd.yaml")
-	if err != nil {
-		return err
-	}
-	objects, err := ReadObjects(path)
+	objects, err := ReadObjects(ModuleFile("artifacts", "examples", "crd.yaml"))
 	if err != nil {
 		return err
 	}
@@ -232,11 +224,7 @@ func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 // RunKubectl is Kubectl for a test.
 func (c *Cluster) RunKubectl(t testing.TB, args ...string) string {
 	t.Helper()
-	out, err := c.Kubectl(t.Context(), args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
+	return must[string](t)(c.Kubectl(t.Context(), args...))
 }
 
 // Playground runs a command of the playground for this cluster, such as `run --node`.
@@ -257,7 +245,7 @@ func (c *Cluster) StartController(ctx context.Context, args ...string) (*Control
 		return nil, err
 	}
 	args = append([]string{"-kubeconfig=" + kubeconfig}, args...)
-	controller, err := c.startController(ControllerOptions{Args: args})
+	controller, err := c.startController(args...)
 	if err != nil {
 		return nil, err
 	}
@@ -269,8 +257,8 @@ func (c *Cluster) StartController(ctx context.Context, args ...string) (*Control
 }
 
 // startController runs a controller whose log Describe prints with this cluster's state. It does not wait.
-func (c *Cluster) startController(opts ControllerOptions) (*Controller, error) {
-	controller, err := StartController(opts)
+func (c *Cluster) startController(args ...string) (*Controller, error) {
+	controller, err := StartController(ControllerOptions{Args: args})
 	if err != nil {
 		return nil, err
 	}
@@ -294,10 +282,7 @@ func (c *Cluster) NewController(t testing.TB, args ...string) *Controller {
 // LaunchController is NewController without waiting until the controller is ready, and with only the given flags.
 func (c *Cluster) LaunchController(t testing.TB, args ...string) *Controller {
 	t.Helper()
-	controller, err := c.startController(ControllerOptions{Args: args})
-	if err != nil {
-		t.Fatal(err)
-	}
+	controller := must[*Controller](t)(c.startController(args...))
 	t.Cleanup(func() {
 		if !controller.Running() {
 			return

@@ -3,13 +3,6 @@
 // the objects of tests (objects.go), gives each test its own namespace (scene.go, write.go), and
 // waits (wait.go, eventually.go).
 //
-//	func TestMain(m *testing.M) {
-//		framework.Main(m, func(ctx context.Context) (stop func() error, err error) {
-//			cluster, err = framework.StartCluster(ctx, framework.ClusterOptions{ControlPlaneOnly: true})
-//			...
-//		})
-//	}
-//
 //	func TestSomething(t *testing.T) {
 //		cluster := framework.NewCluster(t, // stopped with the test
 //			framework.ClusterOptions{Nodes: []string{"k8s01"}})
@@ -27,6 +20,5 @@
 // passes. A test's own writes are retried after a conflict. Everything that is started ends with the test binary, even
 // if that is killed.
 //
-// The programs are found in bin/ of the repository, or where $PLAYGROUND_BIN, $CONTROLLER_BIN, $PLUGIN_BIN and $APP_BIN
-// say.
+// The programs are found in bin/ of the repository, or the controller where $CONTROLLER_BIN says.
 package framework

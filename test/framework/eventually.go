@@ -13,6 +13,17 @@ import (
 // depends on the speed of the machine.
 const DefaultTimeout = 4 * time.Minute
 
+// must returns a function that fails a test on an error, and else returns the value.
+func must[T any](t testing.TB) func(T, error) T {
+	return func(value T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
+}
+
 // hopelessError is an error that waiting does not fix.
 type hopelessError struct{ error }
 

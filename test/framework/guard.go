@@ -23,8 +23,9 @@ import (
 const guardFile = "guard.yaml"
 
 var guardKinds = map[string]schema.GroupVersionResource{
-	"ValidatingAdmissionPolicy":        admissionv1.SchemeGroupVersion.WithResource("validatingadmissionpolicies"),
-	"ValidatingAdmissionPolicyBinding": admissionv1.SchemeGroupVersion.WithResource("validatingadmissionpolicybindings"),
+	"ValidatingAdmissionPolicy": admissionv1.SchemeGroupVersion.WithResource("validatingadmissionpolicies"),
+	"ValidatingAdmissionPolicyBinding": admissionv1.SchemeGroupVersion.WithResource(
+		"validatingadmissionpolicybindings"),
 }
 
 // InstallGuard installs the policies in artifacts/deploy/guard.yaml for the controller's account, and waits until they
@@ -96,8 +97,6 @@ func (c *Cluster) createGuard(ctx context.Context, namespace, account, key strin
 // waitGuarded waits until the API server, which watches policies, refuses to a user in a namespace what no controller
 // asks for, by policies whose names begin with guard, or until it refuses nothing if that is "".
 func (c *Cluster) waitGuarded(ctx context.Context, namespace, user, guard string) error {
-	ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)
-	defer cancel()
 	config := rest.CopyConfig(c.Config)
 	// With the rights of an administrator, so that nothing else refuses it.
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:masters"}}
@@ -113,7 +112,8 @@ func (c *Cluster) waitGuarded(ctx context.Context, namespace, user, guard string
 			&discoveryv1.EndpointSlice{ObjectMeta: trial, AddressType: discoveryv1.AddressTypeIPv4}, dryRun)
 		for _, err := range []error{err1, err2} {
 			if isRefused := err != nil && strings.Contains(err.Error(), guard); isRefused != (guard != "") {
-				return fmt.Errorf("the guard %q is not the one in force yet, for the answer is %q", guard, fmt.Sprint(err))
+				return fmt.Errorf("the guard %q is not the one in force yet, for the answer is %q", guard,
+					fmt.Sprint(err))
 			}
 		}
 		return nil

@@ -136,11 +136,7 @@ func (p Permissions) Without(taken Permission) Permissions {
 
 // readManifest reads the objects in a file of artifacts/deploy.
 func readManifest(file string) (objects []*unstructured.Unstructured, err error) {
-	path, err := ModuleFile("artifacts", "deploy", file)
-	if err != nil {
-		return nil, err
-	}
-	return ReadObjects(path)
+	return ReadObjects(ModuleFile("artifacts", "deploy", file))
 }
 
 // ReadObjects reads the objects in a file.

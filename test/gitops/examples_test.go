@@ -13,7 +13,7 @@ import (
 // Argo CD with ServerSideApply=true cannot compare a port without one with the one in the cluster, which has the
 // default.
 func TestExamples(t *testing.T) {
-	examples := framework.MustModuleFile(t, "artifacts", "examples")
+	examples := framework.ModuleFile("artifacts", "examples")
 	found := 0
 	err := filepath.WalkDir(examples, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || filepath.Ext(path) != ".yaml" || filepath.Base(path) == "crd.yaml" {

@@ -79,7 +79,7 @@ func TestInstallOnStrictClusters(t *testing.T) {
 			pod.Spec.PriorityClassName = "system-cluster-critical"
 		}))
 	})
-	s.RunKubectl(t, "apply", "-f", framework.MustModuleFile(t, "artifacts", "deploy", "local-service-controller.yaml"))
+	s.RunKubectl(t, "apply", "-f", framework.ModuleFile("artifacts", "deploy", "local-service-controller.yaml"))
 	s.Eventually("both pods are accepted", func(ctx context.Context) error {
 		pods, err := s.Kube.CoreV1().Pods(framework.ControllerNamespace).List(ctx, metav1.ListOptions{})
 		if err != nil {

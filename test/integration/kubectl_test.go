@@ -64,7 +64,7 @@ func TestStatusKubectl(t *testing.T) {
 // TestStatusPlugin: kubectl runs the plugin, and its completion, from $PATH. It changes $PATH, so it cannot run
 // at the same time as other tests.
 func TestStatusPlugin(t *testing.T) {
-	script := framework.MustModuleFile(t, "cmd", "kubectl-localservice")
+	script := framework.ModuleFile("cmd", "kubectl-localservice")
 	t.Setenv("PATH", filepath.Dir(framework.PluginProgram.MustPath(t))+":"+script+":"+os.Getenv("PATH"))
 	s := newScene(t, shared, "plugin-found")
 	node := s.AddNodes("a")[0]

@@ -27,7 +27,7 @@ func TestSecureMetrics(t *testing.T) {
 	apply := func(name string) {
 		t.Helper()
 		cluster.RunKubectl(t, "apply", "--validate=strict", "-f",
-			framework.MustModuleFile(t, "artifacts", "deploy", name))
+			framework.ModuleFile("artifacts", "deploy", name))
 	}
 	apply("guard.yaml")
 	apply("local-service-controller.yaml")

@@ -29,7 +29,8 @@ func TestWhatIsMissing(t *testing.T) {
 	ctx := t.Context()
 	cluster.RunKubectl(t, "create", "namespace", namespace)
 	cluster.RunKubectl(t, "create", "serviceaccount", account, "--namespace", namespace)
-	proxy := cluster.NewProxy(t, cluster.AccountKubeconfig(t, namespace, account))
+	proxy := framework.NewProxy(t, cluster.AccountKubeconfig(t, namespace, account))
+	proxy.IsClosed.Store(true)
 	controller := cluster.LaunchController(t, "-kubeconfig="+proxy.Kubeconfig, "-leader-elect",
 		"-leader-election-namespace="+namespace)
 
@@ -65,10 +66,10 @@ func TestWhatIsMissing(t *testing.T) {
 	// Each check of the API server makes several attempts to connect, for ten seconds in total.
 	waits(func() {
 		cluster.Eventually(t, namespace, "the controller has looked several times", func(context.Context) error {
-			return atLeast(int(proxy.Attempts.Load()), 25)
+			return atLeast(int(proxy.Requests.Load()), 25)
 		})
 	}, "cannot be reached: check -kubeconfig, and that the cluster runs")
-	proxy.IsOpen.Store(true)
+	proxy.IsClosed.Store(false)
 	waits(requests(groupPath, 2), "the cluster does not know LocalServices", installCRD)
 	if err := cluster.InstallCRD(ctx); err != nil {
 		t.Fatal(err)
@@ -82,7 +83,7 @@ func TestWhatIsMissing(t *testing.T) {
 	}
 	for _, manifest := range []string{"guard.yaml", "local-service-controller.yaml"} {
 		cluster.RunKubectl(t, "apply", "--validate=strict", "-f",
-			framework.MustModuleFile(t, "artifacts", "deploy", manifest))
+			framework.ModuleFile("artifacts", "deploy", manifest))
 	}
 	if err := controller.WaitReady(ctx); err != nil {
 		t.Fatal(err)
@@ -106,7 +107,7 @@ func TestWhatIsMissing(t *testing.T) {
 	})
 	t.Run("the CustomResourceDefinition is older", func(t *testing.T) {
 		s := s.in(t)
-		crd := framework.MustModuleFile(t, "artifacts", "examples", "crd.yaml")
+		crd := framework.ModuleFile("artifacts", "examples", "crd.yaml")
 		remove := func(field string) {
 			s.MustKubectl("replace", "-f", crd)
 			s.MustKubectl("patch", "customresourcedefinition", framework.CRDName, "--type=json", fmt.Sprintf(

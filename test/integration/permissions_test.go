@@ -25,7 +25,7 @@ var permissionRow = regexp.MustCompile("(?m)^\\| `([a-z0-9./]+)` \\| `([a-z]+)` 
 // leases are limited to the controller's own namespace.
 func TestPermissionsAreDocumented(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(framework.MustModuleFile(t, "docs", "reference", "permissions.md"))
+	text, err := os.ReadFile(framework.ModuleFile("docs", "reference", "permissions.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

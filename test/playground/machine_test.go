@@ -7,33 +7,19 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// descendants are the processes that come from the process pid, itself included.
+// descendants returns the processes that come from the process pid, itself included.
 func descendants(t *testing.T, pid int) []*os.Process {
 	t.Helper()
-	p, err := os.FindProcess(pid) // Not just a number that may be used again.
+	found, err := framework.Descendants(pid)
 	if err != nil {
 		t.Fatal(err)
-	}
-	found := []*os.Process{p}
-	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, list := range lists {
-		children, _ := os.ReadFile(list) // Fails if it has just ended.
-		for _, child := range strings.Fields(string(children)) {
-			n, err := strconv.Atoi(child)
-			if err != nil {
-				t.Fatal(err)
-			}
-			found = append(found, descendants(t, n)...)
-		}
 	}
 	return found
 }
