@@ -164,6 +164,7 @@ func (s *APIServer) publishEndpoints() {
 	for _, service := range list[*corev1.Service](s) {
 		if len(service.Spec.Selector) > 0 && service.DeletionTimestamp == nil {
 			s.publishService(service, pods, byService[keyOf(service)])
+			s.followPorts(service)
 		}
 	}
 }

@@ -35,6 +35,14 @@ func foreignSlice(service *corev1.Service, ready bool) *discoveryv1.EndpointSlic
 	return slice
 }
 
+// followPorts gives the EndpointSlice of the mesh the ports of its Service.
+func (s *APIServer) followPorts(service *corev1.Service) {
+	t, want := s.tables["endpointslices"], foreignSlice(service, true)
+	if e := t.objects[keyOf(want)]; e != nil {
+		s.edit(t, e.object, func(o Object) { o.(*discoveryv1.EndpointSlice).Ports = want.Ports })
+	}
+}
+
 // setMesh makes the mesh publish an endpoint of a Service: How is ready, or something else. Without How, it no longer
 // does.
 func setMesh(w *world, s Step) error {
