@@ -56,7 +56,7 @@ type Plan struct {
 	InPlace int
 	// Nodes counts the selected nodes, or the names in mode Hostnames, and Ready those of them with a ready endpoint.
 	Nodes, Ready int
-	// IsHostnames is true in mode Hostnames. Copies then records how far its names are published, and is otherwise empty.
+	// IsHostnames is true in mode Hostnames. Copies then records how far its names are published; else it is empty.
 	IsHostnames bool
 	Copies      Copies
 	// Ungrouped counts the selected nodes without the label that groupBy names, and EmptyGroups those on which its

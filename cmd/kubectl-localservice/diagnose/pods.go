@@ -143,7 +143,8 @@ func whyNotRunning(p *corev1.Pod, c *corev1.ContainerStatus, isInit bool, now ti
 		return pullFails, strings.TrimSpace("cannot pull image " + own(c.Image)), ""
 	case waiting != nil && waiting.Reason == crashes:
 	case waiting != nil && waiting.Reason != "": // ContainerCreating, or what the kubelet or its runtime says
-		return waiting.Reason, cmp.Or(own(waiting.Message), own(waiting.Reason)), ""
+		return waiting.Reason, cmp.Or(own(waiting.Message),
+			own(waiting.Reason)+": the pod's events say what it waits for"), ""
 	case ended != nil && (ended.ExitCode != 0 || !isInit):
 		crash = ended
 	case running != nil && !c.Ready && crash != nil && !isInit && isLoop(crash, now.Sub(running.StartedAt.Time)):

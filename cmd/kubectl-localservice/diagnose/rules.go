@@ -278,7 +278,8 @@ func noPod(n *name, why string) Finding {
 	f := Finding{State: Empty,
 		Cause: fmt.Sprintf("no pod with %s here%s", labels.FormatLabels(n.LocalService.Spec.Selector), why)}
 	if waiting := n.facts.pods[""]; len(waiting) > 0 {
-		f.About = fmt.Sprintf("%d %s", len(waiting), waiting[0].cause)
+		f.Cause += "; " + waiting[0].cause
+		f.About = fmt.Sprintf("%d not scheduled yet", len(waiting))
 	}
 	return f
 }

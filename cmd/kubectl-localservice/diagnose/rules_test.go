@@ -62,7 +62,7 @@ func TestRules(t *testing.T) {
 			"selector (the pods' events say which)"
 		events  = "; the pods' events say whether it was refused"
 		no      = "no pod with app=demo here"
-		waits   = " (1 not scheduled: 0/3 nodes are available: 3 Insufficient cpu.)"
+		waits   = "; not scheduled: 0/3 nodes are available: 3 Insufficient cpu. (1 not scheduled yet)"
 		another = "; create this LocalService under another name: deleting the Service does not help, as its owner " +
 			"would create it again"
 	)
