@@ -97,7 +97,7 @@ func (c *cluster) controller(ctx context.Context) diagnose.Controller {
 		return diagnose.Controller{}
 	}
 	holder, _, _ := strings.Cut(ptr.Deref(lease.Spec.HolderIdentity, ""), "_")
-	if len(content.IsDNS1123Subdomain(holder)) > 0 {
+	if holder != "" && len(content.IsDNS1123Subdomain(holder)) > 0 {
 		holder = "POD" // Messages have commands to copy, and whoever may write Leases can write anything here.
 	}
 	found := diagnose.Controller{Namespace: lease.Namespace, Name: lease.Name, Holder: holder,

@@ -141,8 +141,9 @@ func TestNotices(t *testing.T) {
 		}
 	}))
 	m.Controller = "The controller does not seem to run"
-	for i, message := range []string{"Clients connect to port 8080", "No pod has the labels app=x", m.Controller, ""} {
-		m.Columns[fmt.Sprintf("default/app-%02d", i)].Message = message
+	const port = "Clients connect to port 8080"
+	for i, text := range []string{m.Controller + "\n" + port, "No pod has the labels app=x", m.Controller, ""} {
+		m.Columns[fmt.Sprintf("default/app-%02d", i)].Message = text
 	}
 	page := browser.Open(t, serveNamespace(t, "", m).URL(), 1280, 800)
 	browser.Eventually(page, causes, "1 name|exit code 1|default/app-03|n0000\n"+
@@ -150,9 +151,9 @@ func TestNotices(t *testing.T) {
 		"1 LocalService|default/app-01|No pod has the labels app=x")
 	browser.Eventually(page, `document.querySelector("#problems").innerText`, m.Controller)
 	page.Do(chromedp.Click(`#causes li:nth-child(2) button`))
-	browser.Eventually(page, message, "Clients connect to port 8080")
+	browser.Eventually(page, message, m.Controller+"|"+port)
 	page.Do(chromedp.Click(`.cell[aria-label^="default/app-00"]`))
-	browser.Eventually(page, message, "1 of 1 endpoint ready|Clients connect to port 8080")
+	browser.Eventually(page, message, "1 of 1 endpoint ready|"+m.Controller+"|"+port)
 }
 
 // TestWholeMessages: a long message of a problem breaks into lines, in a wide window and on a phone, and nothing of it

@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"cmp"
+	"slices"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -151,7 +152,7 @@ func addPublished(n *name) {
 			stale.Insert(e.Addresses...)
 			isReady = false
 		}
-		if !isReady && ptr.Deref(e.Conditions.Terminating, false) {
+		if !isReady && ptr.Deref(e.Conditions.Terminating, false) || !plan.IsReady(e.Endpoint) && hasEnded(n, e) {
 			continue
 		}
 		id := e.Addresses[0]
@@ -173,5 +174,12 @@ func addPublished(n *name) {
 	})
 	n.unpublished = only(n.pods, func(p *pod) bool {
 		return p.Ready && p.isLabelled && !addresses.HasAny(p.addresses...)
+	})
+}
+
+// hasEnded reports whether an endpoint is that of a pod that has ended. Kubernetes publishes some of these as not ready.
+func hasEnded(n *name, e endpoint) bool {
+	return e.TargetRef != nil && slices.ContainsFunc(n.pods, func(p *pod) bool {
+		return p.ended && p.Name == e.TargetRef.Name
 	})
 }

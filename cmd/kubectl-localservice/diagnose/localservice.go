@@ -141,35 +141,36 @@ func sentence(text string) string {
 	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
 
-// undeclaredPorts says which numbers of ports no container declares, although containers declare others. A program may
+// undeclaredPorts says which ports no container declares, although containers declare others. A program may
 // listen there all the same.
 func undeclaredPorts(f *facts) string {
-	declared := sets.Set[int32]{}
+	declared := sets.Set[string]{}
 	for _, p := range f.Pods {
 		for _, port := range containerPorts(p) {
-			declared.Insert(port.ContainerPort)
+			declared.Insert(numbered(port.ContainerPort, port.Protocol))
 		}
 	}
-	var unknown, known []string
+	var unknown []string
 	for _, port := range f.LocalService.Spec.Ports {
-		number := cmp.Or(port.TargetPort.IntVal, port.Port)
+		number := numbered(cmp.Or(port.TargetPort.IntVal, port.Port), port.Protocol)
 		if port.TargetPort.StrVal == "" && !declared.Has(number) {
-			unknown = append(unknown, fmt.Sprint(number))
+			unknown = append(unknown, number)
 		}
 	}
-	for _, number := range sets.List(declared) {
-		known = append(known, fmt.Sprint(number))
-	}
-	if len(known) == 0 || len(unknown) == 0 {
+	if len(declared) == 0 || len(unknown) == 0 {
 		return ""
 	}
 	return fmt.Sprintf("No container declares port %s (declared: %s). If nothing listens there, correct targetPort.",
-		first(unknown), first(known))
+		first(unknown), first(sets.List(declared)))
+}
+
+func numbered(port int32, protocol corev1.Protocol) string {
+	return fmt.Sprintf("%d/%s", port, cmp.Or(protocol, corev1.ProtocolTCP))
 }
 
 // Controller holds what the Lease of the controller shows, the zero value if it could not be read, or if there is none.
 type Controller struct {
-	// Namespace and Name are those of the Lease, and Holder is the pod that holds it.
+	// Namespace and Name are those of the Lease, and Holder is the pod that holds it, "" for none.
 	Namespace, Name, Holder string
 	// Renewed is when the Lease was last renewed.
 	Renewed time.Time
@@ -186,12 +187,15 @@ func (c *Controller) Stops(now time.Time) string {
 	if !c.Stopped {
 		return ""
 	}
-	renewed := "at " + c.Renewed.UTC().Format(time.DateTime) + " UTC"
+	said, renewed := "last renewed", "at "+c.Renewed.UTC().Format(time.DateTime)+" UTC"
+	if c.Holder == "" {
+		said = "given back"
+	}
 	if !now.IsZero() {
 		renewed = duration.HumanDuration(max(now.Sub(c.Renewed), 0)) + " ago"
 	}
-	return fmt.Sprintf("The controller does not seem to run: Lease %s/%s was last renewed %s. See whether its pods "+
-		"run, and in their log what they wait for: kubectl get pods -n %s", c.Namespace, c.Name, renewed, c.Namespace)
+	return fmt.Sprintf("The controller does not seem to run: Lease %s/%s was %s %s. See whether its pods "+
+		"run, and in their log what they wait for: kubectl get pods -n %s", c.Namespace, c.Name, said, renewed, c.Namespace)
 }
 
 // whyNotActed says that no controller has acted on a LocalService, and how to look; "" if one has. Of the findings,
@@ -207,7 +211,8 @@ func whyNotActed(f *facts, waits bool) string {
 		return fmt.Sprintf("No controller has acted on the latest change. See whether it runs, and whether it watches "+
 			"namespace %s (-namespaces): kubectl get pods -n %s", namespace, UsualNamespace)
 	}
-	return fmt.Sprintf("No controller has acted on the latest change, although one runs. See whether it watches "+
-		"namespace %s (-namespaces) and labels pods (-label-pods), and its log: kubectl logs -n %s %s", namespace,
-		c.Namespace, c.Holder)
+	return fmt.Sprintf("The latest change has no effect yet, although a controller runs. See whether it was refused: "+
+		"kubectl describe localservice -n %s %s. If not, see whether the controller watches namespace %s (-namespaces) "+
+		"and labels pods (-label-pods), and its log: kubectl logs -n %s %s", namespace, f.LocalService.Name, namespace,
+		c.Namespace, cmp.Or(c.Holder, "POD"))
 }

@@ -66,8 +66,11 @@ func TestMessage(t *testing.T) {
 		"another port":     {onNode(ports("None", port("", 80, intstr.FromInt32(8080))), aPod("a", "n1")), translated},
 		"another, by name": {byName, translated},
 		"no such port": {onNode(ports("", port("", 80, intstr.FromInt32(9999)), port("x", 8080, intstr.FromInt32(0))),
-			aPod("a", "n1", eight)), "No container declares port 9999 (declared: 8080). If nothing listens there, " +
+			aPod("a", "n1", eight)), "No container declares port 9999/TCP (declared: 8080/TCP). If nothing listens there, " +
 			"correct targetPort."},
+		"no such protocol": {onNode(ports("", v1alpha1.ServicePort{Protocol: corev1.ProtocolUDP, Port: 8080}),
+			aPod("a", "n1", eight)), "No container declares port 8080/UDP (declared: 8080/TCP). If nothing listens " +
+			"there, correct targetPort."},
 		"no port":          {onNode(ports("", port("", 80, intstr.FromInt32(9999))), aPod("a", "n1")), ""},
 		"no pods":          {around(Around{}), no},
 		"no replicas":      {around(Around{Workloads: makes("Deployment", "demo", 0)}), no + " Deployment web makes such pods, and has 0 replicas: kubectl scale -n default deployment/web --replicas=1"},
@@ -92,13 +95,18 @@ func TestController(t *testing.T) {
 	runs := Controller{Namespace: "ops", Name: "lsc", Holder: "lsc-7-x", Renewed: now.Add(-90 * time.Second)}
 	stopped := runs
 	stopped.Stopped = true
+	released := stopped
+	released.Holder = ""
 	well := Input{LocalService: localService(), Nodes: nodesWith("n1"), Services: []*corev1.Service{aService("n1")},
 		Pods: []*corev1.Pod{aPod("a", "n1")}, Now: now,
 		EndpointSlices: []*discoveryv1.EndpointSlice{slice("n1", anEndpoint("a", "10.0.0.1", true))}}
 	const (
 		stops = "The controller does not seem to run: Lease ops/lsc was last renewed 90s ago. See whether its pods " +
 			"run, and in their log what they wait for: kubectl get pods -n ops"
-		waits = "No controller has acted on the latest change, although one runs. See whether it watches namespace " +
+		given = "The controller does not seem to run: Lease ops/lsc was given back 90s ago. See whether its pods " +
+			"run, and in their log what they wait for: kubectl get pods -n ops"
+		waits = "The latest change has no effect yet, although a controller runs. See whether it was refused: " +
+			"kubectl describe localservice -n default demo. If not, see whether the controller watches namespace " +
 			"default (-namespaces) and labels pods (-label-pods), and its log: kubectl logs -n ops lsc-7-x"
 		unknown = "No controller has acted on the latest change. See whether it runs, and whether it watches " +
 			"namespace default (-namespaces): kubectl get pods -n local-service-system"
@@ -116,6 +124,7 @@ func TestController(t *testing.T) {
 		"all is well":              {well, runs, ""},
 		"all is well, not known":   {well, Controller{}, ""},
 		"all is still well":        {well, stopped, stops},
+		"all is well, given back":  {well, released, given},
 		"missing":                  {missing, runs, waits},
 		"missing, stopped":         {missing, stopped, stops},
 		"missing, not known":       {missing, Controller{}, unknown},
@@ -131,7 +140,7 @@ func TestController(t *testing.T) {
 	if got := stopped.Stops(time.Time{}); !strings.Contains(got, "was last renewed at 2026-01-02 03:02:35 UTC.") {
 		t.Errorf("in a watch: %s", got)
 	}
-	if got := listOf(t, unlabelled).Items[0].Act; got != "the pods' events say whether it was refused" {
+	if got := listOf(t, unlabelled).Items[0].Act; got != "the events of the LocalService say whether it was refused" {
 		t.Errorf("%s", got)
 	}
 	unlabelled.Controller = stopped

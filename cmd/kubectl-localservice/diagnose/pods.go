@@ -86,7 +86,8 @@ func podOf(object *corev1.Pod, f *facts) *pod {
 }
 
 // whyNotReady says why a pod is not ready: in a word that stays the same while the cause does, in words for people, and
-// what else is known. Without a cause, its kubelet does not say why. All are "" if it is ready.
+// what else is known. Without a cause, its kubelet does not say why. All are "" if it is ready, and does not seem to end
+// again soon.
 func whyNotReady(p *corev1.Pod, f *facts) (word, cause, note string) {
 	conditions := map[corev1.PodConditionType]corev1.PodCondition{}
 	for _, c := range p.Status.Conditions {
@@ -99,8 +100,6 @@ func whyNotReady(p *corev1.Pod, f *facts) (word, cause, note string) {
 		return word, own(word), own(p.Status.Message)
 	case p.DeletionTimestamp != nil:
 		return terminates, terminates, ""
-	case ready.Status == corev1.ConditionTrue:
-		return "", "", ""
 	}
 	inits := len(p.Status.InitContainerStatuses)
 	containers := slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses)
@@ -117,6 +116,9 @@ func whyNotReady(p *corev1.Pod, f *facts) (word, cause, note string) {
 		if word, cause, note = whyNotRunning(p, &containers[i], i < inits, f.Now); word != "" {
 			return word, in(i) + elide(cause, p), note
 		}
+	}
+	if ready.Status == corev1.ConditionTrue {
+		return "", "", ""
 	}
 	for i := inits; i < len(containers); i++ {
 		c, probe := &containers[i], "its readiness probe does not succeed"
@@ -147,7 +149,8 @@ func whyNotRunning(p *corev1.Pod, c *corev1.ContainerStatus, isInit bool, now ti
 			own(waiting.Reason)+": the pod's events say what it waits for"), ""
 	case ended != nil && (ended.ExitCode != 0 || !isInit):
 		crash = ended
-	case running != nil && !c.Ready && crash != nil && !isInit && isLoop(crash, now.Sub(running.StartedAt.Time)):
+	case running != nil && (!c.Ready || c.RestartCount > 1) && crash != nil && !isInit &&
+		isLoop(crash, now.Sub(running.StartedAt.Time)):
 	default:
 		return "", "", ""
 	}

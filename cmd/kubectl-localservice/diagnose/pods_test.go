@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -48,6 +49,13 @@ func TestWhyNotReady(t *testing.T) {
 		}
 	}
 	const probe = "its readiness probe does not succeed"
+	readyAgain := func(restarts int32) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			ready := slices.Clone(p.Status.Conditions)
+			crashed(runs(3), exit("Error", 1, "", 5), restarts)(p)
+			p.Status.Conditions, p.Status.ContainerStatuses[0].Ready = ready, true
+		}
+	}
 	for name, c := range map[string]struct {
 		change     func(*corev1.Pod)
 		word, text string
@@ -73,7 +81,9 @@ func TestWhyNotReady(t *testing.T) {
 		"no program": {crashed(waiting("CrashLoopBackOff"), notStarted, 2), "CrashLoopBackOff", `exec: "/no": stat /no: no such file (2 restarts)`},
 		"waits to run again": {crashed(waiting("CrashLoopBackOff"), exit("Error", 1, "", 5), 1), "CrashLoopBackOff",
 			"exit code 1 (1 restart)"},
-		"runs again": {crashed(runs(3), exit("Error", 1, "", 5), 5), "CrashLoopBackOff", "exit code 1 (5 restarts)"},
+		"runs and is ready again": {readyAgain(5), "CrashLoopBackOff", "exit code 1 (5 restarts)"},
+		"is ready after one end":  {readyAgain(1), "", ""},
+		"runs again":              {crashed(runs(3), exit("Error", 1, "", 5), 5), "CrashLoopBackOff", "exit code 1 (5 restarts)"},
 		"runs for longer than before": {crashed(runs(240), exit("Error", 1, "", 5), 1), ProbeFails,
 			probe + " (has run for 4m, before: exit code 1, 1 restart)"},
 		"runs for a minute": {crashed(runs(61), exit("Error", 137, "", 300), 1), ProbeFails,

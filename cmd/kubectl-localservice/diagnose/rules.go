@@ -44,7 +44,7 @@ var Reasons = []struct {
 	{EndpointsOutdated, "what is published under the name is not what the pods are"},
 	{PodsMislabelled, "pods have no node label, or that of another node"},
 	{NodeNotReady, "the node is not ready, so that nothing on it answers"},
-	{PodsNotReady, "pods on the node are not ready"},
+	{PodsNotReady, "pods on the node are not ready, or end again and again"},
 	{PortsMissing, "no container of the pods has a port of the name that targetPort gives"},
 	{PodsEnded, "all pods on the node are being deleted, or have ended"},
 	{NodeUnschedulable, "no pod is on the node, which is cordoned or has a taint that no pod tolerates"},
@@ -94,7 +94,7 @@ var rules = []rule{
 	{PodsMislabelled, func(n *name) bool { return len(n.unlabelled) > 0 }, func(n *name) Finding {
 		f := Finding{Cause: "pods have no label " + n.nodeLabelKey, About: each(n.unlabelled, podName), Waits: true}
 		if !n.Controller.Stopped {
-			f.Act = "the pods' events say whether it was refused"
+			f.Act = "the events of the LocalService say whether it was refused"
 		}
 		return f
 	}, nil},
@@ -167,7 +167,7 @@ func theService(n *name) Finding { return n.service }
 const manager = "kube-controller-manager"
 
 const seeOwner = "the controller corrects it, unless the pods' owner selects them by it: then give that another " +
-	"selector (the pods' events say which)"
+	"selector (the events of the LocalService say which)"
 
 func podName(p *pod) string { return p.Name }
 
@@ -263,8 +263,7 @@ func declaredPorts(n *name) string {
 	var named []string
 	for _, port := range containerPorts(n.pods[i].object) {
 		if port.Name != "" {
-			named = append(named, fmt.Sprintf("%s: %d/%s", port.Name, port.ContainerPort,
-				cmp.Or(port.Protocol, corev1.ProtocolTCP)))
+			named = append(named, port.Name+": "+numbered(port.ContainerPort, port.Protocol))
 		}
 	}
 	if len(named) == 0 {

@@ -59,8 +59,8 @@ func TestRules(t *testing.T) {
 	}
 	const (
 		owner = "; the controller corrects it, unless the pods' owner selects them by it: then give that another " +
-			"selector (the pods' events say which)"
-		events  = "; the pods' events say whether it was refused"
+			"selector (the events of the LocalService say which)"
+		events  = "; the events of the LocalService say whether it was refused"
 		no      = "no pod with app=demo here"
 		waits   = "; not scheduled: 0/3 nodes are available: 3 Insufficient cpu. (1 not scheduled yet)"
 		another = "; create this LocalService under another name: deleting the Service does not help, as its owner " +
@@ -155,6 +155,8 @@ func TestRules(t *testing.T) {
 		"only ended": {with(services, nil, aPod("a", "n1", phase(corev1.PodFailed, "Evicted")),
 			aPod("b", "n1", phase(corev1.PodSucceeded, ""))), PodsEnded, Empty, "0/0",
 			"only ended pods (a: Evicted, b: Succeeded)"},
+		"only ended, and published as not ready": {with(services, unready, aPod("a", "n1", phase(corev1.PodSucceeded, ""))),
+			PodsEnded, Empty, "0/0", "only ended pods (a: Succeeded)"},
 		"no pod": {with(services, nil, aPod("a", "n2"), aPod("b", "n1", func(p *corev1.Pod) { p.Labels["app"] = "x" })),
 			NoPods, Empty, "0/0", no},
 		"no pod, but unscheduled ones": {with(services, nil, aPod("a", "", unscheduled)), NoPods, Empty, "0/0",

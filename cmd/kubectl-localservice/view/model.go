@@ -4,6 +4,7 @@ package view
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -112,7 +113,7 @@ type Status struct {
 // NewColumn makes a column from what is known about a LocalService.
 func NewColumn(list *diagnose.NodeList) *Column {
 	c := &Column{Namespace: list.Namespace, Name: list.LocalService, Mode: list.Mode, GroupBy: list.GroupBy,
-		Summary: list.Summary, Told: list.Summary.Told, Message: cmp.Or(list.Controller, list.Message),
+		Summary: list.Summary, Told: list.Summary.Told, Message: strings.TrimSpace(list.Controller + "\n" + list.Message),
 		Cells: make(map[string]*Cell, len(list.Items))}
 	for _, n := range list.Items {
 		c.Cells[Row(list, n)] = &Cell{n.Finding, n.Endpoints}

@@ -157,7 +157,7 @@ function showTip(e) {
   if (!column) return void (tip.hidden = true);
   const [title, text] = e.row ? describe(column, e.row) : [column.key,
     [`${answering(column)} answering`, column.status, column.problem, column.message].filter(Boolean).join(". ")];
-  showTipAt(title, [text, e.row && column.message].filter(Boolean), e.getBoundingClientRect());
+  showTipAt(title, [text], e.getBoundingClientRect());
 }
 
 function showTipAt(title, lines, box) {

@@ -103,7 +103,7 @@ function filter() {
   const worst = new Map(), causes = new Map(), some = new Set();
   const named = [...columns.values()].filter((c) => byName(c.key));
   for (const c of named) {
-    const notice = !c.problem && c.message !== watching.controller && c.message;
+    const notice = !c.problem && c.message.split("\n").filter((line) => line !== watching.controller).join("\n");
     c.worst = c.problem ? RANK.Down : notice ? RANK.Degraded : RANK.Healthy;
     for (const [row, cell] of c.cells) {
       if (!visible.has(row)) continue;
