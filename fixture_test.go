@@ -81,7 +81,7 @@ func newFixture(t *testing.T, labelAllPods bool, objects ...runtime.Object) *fix
 	f.deps = app.Dependencies{
 		Options: &app.Options{NodeLabelKey: v1alpha1.DefaultNodeLabelKey, LabelPods: true, LabelAllPods: labelAllPods,
 			WriteConcurrency: 4, Workers: 4},
-		Clock: clock.RealClock{},
+		Clock: clock.RealClock{}, LackingFields: func() []string { return nil },
 		Dependencies: writer.Dependencies{Kube: f.kube, Client: f.client, Metadata: metadata, Caches: caches,
 			Observed: cache.NewObserved(), Refusals: writer.NewRefusals(), Record: app.RecordTo(f.events),
 			Shuffle: rand.Shuffle}}

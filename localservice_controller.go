@@ -182,7 +182,7 @@ func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.
 		Ready:      c.Caches.ReadyServices(ls),
 		Names:      names,
 	})
-	p.PortNumbers, p.Lacking = c.Caches.PortNumbers(ls), c.LackingFields
+	p.PortNumbers, p.Lacking = c.Caches.PortNumbers(ls), c.LackingFields()
 	return p
 }
 

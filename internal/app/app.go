@@ -36,8 +36,9 @@ type Dependencies struct {
 	Options *Options
 	// Clock is that of the queues, which have metrics.
 	Clock clock.WithTicker
-	// LackingFields are the fields of a spec that the API server did not know when this instance started.
-	LackingFields []string
+	// LackingFields returns the fields of a spec that the API server did not know when the caches of this instance were
+	// full. An API server publishes a schema some time after it serves a resource.
+	LackingFields func() []string
 }
 
 // Run waits until the cluster has what the controllers need, makes them, and runs them, while this instance leads,
@@ -84,7 +85,8 @@ func run(ctx context.Context, onRestore func(error), opts *Options,
 	defer stopEvents()
 	deps.addCaches(dyn, cluster.logReadError, onRestore)
 	metrics.Register(&metrics.Collector{LocalServices: deps.Caches.LocalServices.All})
-	deps.LackingFields = cluster.findOldSchema(ctx)
+	var lacking []string // Found before the work begins.
+	deps.LackingFields = func() []string { return lacking }
 	work := newControllers(deps)
 
 	cachesCtx, stopCaches := context.WithCancel(context.WithoutCancel(ctx))
@@ -96,6 +98,7 @@ func run(ctx context.Context, onRestore func(error), opts *Options,
 	}
 	server.ready.Store(true)
 	klog.FromContext(ctx).Info("Caches are filled")
+	lacking = cluster.findOldSchema(ctx)
 	for range 2 { // Filling the caches took much more memory than they keep. A sync.Pool is freed at the second run.
 		debug.FreeOSMemory()
 	}
@@ -146,9 +149,9 @@ func newClients(config *rest.Config, opts *Options) (Dependencies, dynamic.Inter
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return Dependencies{}, nil, fmt.Errorf("make clients for %s: %w", config.Host, err)
 	}
-	return Dependencies{Options: opts, Clock: clock.RealClock{}, Dependencies: writer.Dependencies{
-		Kube: kube, Client: client, Metadata: meta, Observed: cache.NewObserved(), Refusals: writer.NewRefusals(),
-		Shuffle: rand.Shuffle}}, dyn, nil
+	return Dependencies{Options: opts, Clock: clock.RealClock{}, LackingFields: func() []string { return nil },
+		Dependencies: writer.Dependencies{Kube: kube, Client: client, Metadata: meta, Observed: cache.NewObserved(),
+			Refusals: writer.NewRefusals(), Shuffle: rand.Shuffle}}, dyn, nil
 }
 
 // newRecorder makes a recorder of events, and returns how to stop it. An event that is being written then is not
