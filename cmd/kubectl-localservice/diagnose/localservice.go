@@ -33,8 +33,8 @@ type Workload struct {
 
 // messagesOf returns what concerns a LocalService as a whole.
 func messagesOf(f *facts) (messages []string) {
-	if isUnobserved(f.LocalService) {
-		return nil
+	if isUnobserved(f.LocalService) && !f.Controller.Stopped {
+		return nil // Soon there is more to say.
 	}
 	ports := sentence(plan.TranslatedPorts(f.LocalService, f.portNumbers))
 	for _, message := range []string{whyNoNames(f), whyNoPods(f), ports, undeclaredPorts(f)} {
@@ -160,8 +160,8 @@ func undeclaredPorts(f *facts) string {
 	if len(declared) == 0 || len(unknown) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("No container declares port %s (declared: %s). If nothing listens there, correct targetPort.",
-		first(unknown), first(sets.List(declared)))
+	return fmt.Sprintf("No container declares port %s (declared: %s). If nothing listens there, correct targetPort or "+
+		"protocol.", first(unknown), first(sets.List(declared)))
 }
 
 func numbered(port int32, protocol corev1.Protocol) string {
@@ -195,7 +195,8 @@ func (c *Controller) Stops(now time.Time) string {
 		renewed = duration.HumanDuration(max(now.Sub(c.Renewed), 0)) + " ago"
 	}
 	return fmt.Sprintf("The controller does not seem to run: Lease %s/%s was %s %s. See whether its pods "+
-		"run, and in their log what they wait for: kubectl get pods -n %s", c.Namespace, c.Name, said, renewed, c.Namespace)
+		"run, and in their log what they wait for: kubectl get pods -n %s", c.Namespace, c.Name, said, renewed,
+		c.Namespace)
 }
 
 // whyNotActed says that no controller has acted on a LocalService, and how to look; "" if one has. Of the findings,
@@ -212,7 +213,7 @@ func whyNotActed(f *facts, waits bool) string {
 			"namespace %s (-namespaces): kubectl get pods -n %s", namespace, UsualNamespace)
 	}
 	return fmt.Sprintf("The latest change has no effect yet, although a controller runs. See whether it was refused: "+
-		"kubectl describe localservice -n %s %s. If not, see whether the controller watches namespace %s (-namespaces) "+
-		"and labels pods (-label-pods), and its log: kubectl logs -n %s %s", namespace, f.LocalService.Name, namespace,
-		c.Namespace, cmp.Or(c.Holder, "POD"))
+		"kubectl describe localservice -n %s %s. If not, see whether the controller watches namespace %s "+
+		"(-namespaces) and labels pods (-label-pods), and its log: kubectl logs -n %s %s", namespace,
+		f.LocalService.Name, namespace, c.Namespace, cmp.Or(c.Holder, "POD"))
 }

@@ -51,26 +51,29 @@ func TestMessage(t *testing.T) {
 	hostnames.LocalService = localService(selecting, hostnamesMode)
 	withService := nowhere
 	withService.Services = append(other("demo-n2", nil), aService("n1"))
+	unobserved := onNode(func(ls *v1alpha1.LocalService) { ls.Generation++ })
+	unobserved.Controller.Stopped = true
 	eight := containing(corev1.ContainerPort{ContainerPort: 8080})
 	for name, c := range map[string]struct {
 		in   Input
 		want string
 	}{
-		"without nodes":    {Input{LocalService: localService(), AllNodes: true}, "There is no node."},
-		"selector":         {nowhere, `No node matches spec.nodeSelector "disk=sdd"` + show},
-		"selector, hosts":  {hostnames, `No node matches spec.nodeSelector "disk=sdd"` + show},
-		"Service kept":     {withService, `No node matches spec.nodeSelector "disk=sdd", and the controller keeps 1 Service of nodes that exist, whose names still work` + show},
-		"names kept":       {kept, `No node matches spec.nodeSelector "disk=sdd", and the controller removes no published name` + show},
-		"nodes not listed": {Input{LocalService: localService(selecting)}, ""},
-		"not observed":     {onNode(func(ls *v1alpha1.LocalService) { ls.Generation++ }), ""},
-		"another port":     {onNode(ports("None", port("", 80, intstr.FromInt32(8080))), aPod("a", "n1")), translated},
-		"another, by name": {byName, translated},
+		"without nodes":                   {Input{LocalService: localService(), AllNodes: true}, "There is no node."},
+		"selector":                        {nowhere, `No node matches spec.nodeSelector "disk=sdd"` + show},
+		"selector, hosts":                 {hostnames, `No node matches spec.nodeSelector "disk=sdd"` + show},
+		"Service kept":                    {withService, `No node matches spec.nodeSelector "disk=sdd", and the controller keeps 1 Service of nodes that exist, whose names still work` + show},
+		"names kept":                      {kept, `No node matches spec.nodeSelector "disk=sdd", and the controller removes no published name` + show},
+		"nodes not listed":                {Input{LocalService: localService(selecting)}, ""},
+		"not observed":                    {onNode(func(ls *v1alpha1.LocalService) { ls.Generation++ }), ""},
+		"not observed, and no controller": {unobserved, no},
+		"another port":                    {onNode(ports("None", port("", 80, intstr.FromInt32(8080))), aPod("a", "n1")), translated},
+		"another, by name":                {byName, translated},
 		"no such port": {onNode(ports("", port("", 80, intstr.FromInt32(9999)), port("x", 8080, intstr.FromInt32(0))),
 			aPod("a", "n1", eight)), "No container declares port 9999/TCP (declared: 8080/TCP). If nothing listens there, " +
-			"correct targetPort."},
+			"correct targetPort or protocol."},
 		"no such protocol": {onNode(ports("", v1alpha1.ServicePort{Protocol: corev1.ProtocolUDP, Port: 8080}),
 			aPod("a", "n1", eight)), "No container declares port 8080/UDP (declared: 8080/TCP). If nothing listens " +
-			"there, correct targetPort."},
+			"there, correct targetPort or protocol."},
 		"no port":          {onNode(ports("", port("", 80, intstr.FromInt32(9999))), aPod("a", "n1")), ""},
 		"no pods":          {around(Around{}), no},
 		"no replicas":      {around(Around{Workloads: makes("Deployment", "demo", 0)}), no + " Deployment web makes such pods, and has 0 replicas: kubectl scale -n default deployment/web --replicas=1"},
@@ -140,7 +143,7 @@ func TestController(t *testing.T) {
 	if got := stopped.Stops(time.Time{}); !strings.Contains(got, "was last renewed at 2026-01-02 03:02:35 UTC.") {
 		t.Errorf("in a watch: %s", got)
 	}
-	if got := listOf(t, unlabelled).Items[0].Act; got != "the events of the LocalService say whether it was refused" {
+	if got := listOf(t, unlabelled).Items[0].Act; got != "kubectl describe localservice says whether it was refused" {
 		t.Errorf("%s", got)
 	}
 	unlabelled.Controller = stopped

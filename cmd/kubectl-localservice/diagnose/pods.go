@@ -146,7 +146,7 @@ func whyNotRunning(p *corev1.Pod, c *corev1.ContainerStatus, isInit bool, now ti
 	case waiting != nil && waiting.Reason == crashes:
 	case waiting != nil && waiting.Reason != "": // ContainerCreating, or what the kubelet or its runtime says
 		return waiting.Reason, cmp.Or(own(waiting.Message),
-			own(waiting.Reason)+": the pod's events say what it waits for"), ""
+			own(waiting.Reason)+": kubectl describe pod says what it waits for"), ""
 	case ended != nil && (ended.ExitCode != 0 || !isInit):
 		crash = ended
 	case running != nil && (!c.Ready || c.RestartCount > 1) && crash != nil && !isInit &&
@@ -164,17 +164,15 @@ func whyNotRunning(p *corev1.Pod, c *corev1.ContainerStatus, isInit bool, now ti
 		cause = exited(crash.ExitCode) + ": " + own(crash.Message)
 	default:
 		cause = exited(crash.ExitCode)
-		if mayBeStopped(p, c.Name, crash.ExitCode) {
-			cause += ", by itself or as its liveness probe fails: the pod's events say which"
+		if hasLivenessProbe(p, c.Name) { // Which may have ended it. The status does not say so.
+			cause += ", by itself or as its liveness probe fails: kubectl describe pod says which"
 		}
 	}
 	return word, cause, restarts(c)
 }
 
-// mayBeStopped reports whether a container may have ended since its liveness probe failed. Its status does not say so.
-func mayBeStopped(p *corev1.Pod, container string, exitCode int32) bool {
-	stops := []int32{0, 128 + 15, 128 + 9} // SIGTERM, which a program may handle, and SIGKILL
-	return slices.Contains(stops, exitCode) && slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool {
+func hasLivenessProbe(p *corev1.Pod, container string) bool {
+	return slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool {
 		return c.Name == container && c.LivenessProbe != nil
 	})
 }

@@ -94,7 +94,7 @@ var rules = []rule{
 	{PodsMislabelled, func(n *name) bool { return len(n.unlabelled) > 0 }, func(n *name) Finding {
 		f := Finding{Cause: "pods have no label " + n.nodeLabelKey, About: each(n.unlabelled, podName), Waits: true}
 		if !n.Controller.Stopped {
-			f.Act = "the events of the LocalService say whether it was refused"
+			f.Act = "kubectl describe localservice says whether it was refused"
 		}
 		return f
 	}, nil},
@@ -140,7 +140,8 @@ var rules = []rule{
 		return are(n, func(node *corev1.Node) bool { return node.Spec.Unschedulable })
 	}, func(n *name) Finding { return noPod(n, "; "+theNode(n, "is", "are")+" cordoned") }, nil},
 	{NodeUnschedulable, func(n *name) bool {
-		return are(n, func(node *corev1.Node) bool { return n.keepsOff(node) != "" })
+		// Of pods that wait, the scheduler says more.
+		return len(n.facts.pods[""]) == 0 && are(n, func(node *corev1.Node) bool { return n.keepsOff(node) != "" })
 	}, func(n *name) Finding {
 		return noPod(n, "; its pods do not tolerate the taint "+n.keepsOff(n.on[0])+" of "+theNode(n, "", ""))
 	}, nil},
@@ -167,7 +168,7 @@ func theService(n *name) Finding { return n.service }
 const manager = "kube-controller-manager"
 
 const seeOwner = "the controller corrects it, unless the pods' owner selects them by it: then give that another " +
-	"selector (the events of the LocalService say which)"
+	"selector (kubectl describe localservice says which)"
 
 func podName(p *pod) string { return p.Name }
 

@@ -59,8 +59,8 @@ func TestRules(t *testing.T) {
 	}
 	const (
 		owner = "; the controller corrects it, unless the pods' owner selects them by it: then give that another " +
-			"selector (the events of the LocalService say which)"
-		events  = "; the events of the LocalService say whether it was refused"
+			"selector (kubectl describe localservice says which)"
+		events  = "; kubectl describe localservice says whether it was refused"
 		no      = "no pod with app=demo here"
 		waits   = "; not scheduled: 0/3 nodes are available: 3 Insufficient cpu. (1 not scheduled yet)"
 		another = "; create this LocalService under another name: deleting the Service does not help, as its owner " +
@@ -176,6 +176,8 @@ func TestRules(t *testing.T) {
 		})), node1(gpu)), NoPods, Empty, "0/0", no},
 		"tainted, but pods only rather go elsewhere": {on(with(services, nil, aPod("b", "n9")), node1(taint("x", "",
 			corev1.TaintEffectPreferNoSchedule))), NoPods, Empty, "0/0", no},
+		"tainted, with a pod that waits": {on(with(services, nil, aPod("b", "n9"), aPod("a", "", unscheduled)), node1(gpu)),
+			NoPods, Empty, "0/0", no + waits},
 		"tainted, and no pod anywhere": {on(with(services, nil), node1(gpu)), NoPods, Empty, "0/0", no},
 		"down": {on(with(services, unready, aPod("a", "n1", lost)), node1(down(40))), NodeNotReady, Down, "0/1",
 			"the node is NotReady (for 40s)"},
