@@ -84,7 +84,8 @@ func TestLeaderStops(t *testing.T) {
 		t.Fatalf("the leader was not stopped in the middle: all %d Services exist", nodes)
 	}
 	for _, line := range first.LogLines(s.Namespace + "/") {
-		if strings.HasPrefix(line, "E") {
+		// client-go logs a renewal of the Lease that the stop has canceled.
+		if strings.HasPrefix(line, "E") && !strings.Contains(line, "leaderelection.go") {
 			t.Errorf("the leader that was stopped complained: %s", line)
 		}
 	}
