@@ -84,8 +84,9 @@ func (s pair) compareLabels(ctx context.Context, where string) {
 		apps := map[*scene][]string{} // all in place before the watch begins; see learn
 		s.each(func(s *scene) {
 			for range b.rounds(guardRepeats) {
-				apps[s] = append(apps[s], s.newApp())
-				s.seedPods(ctx, apps[s][len(apps[s])-1], pods, podRunning)
+				app := s.newApp()
+				s.seedPods(ctx, app, pods, podRunning)
+				apps[s] = append(apps[s], app)
 			}
 		})
 		s.open.withController(ctx, func(ctx context.Context, p *controller) {

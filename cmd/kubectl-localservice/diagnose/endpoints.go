@@ -177,7 +177,8 @@ func addPublished(n *name) {
 	})
 }
 
-// hasEnded reports whether an endpoint is that of a pod that has ended. Kubernetes publishes some of these as not ready.
+// hasEnded reports whether an endpoint is that of a pod that has ended. Kubernetes publishes some of these as not
+// ready.
 func hasEnded(n *name, e endpoint) bool {
 	return e.TargetRef != nil && slices.ContainsFunc(n.pods, func(p *pod) bool {
 		return p.ended && p.Name == e.TargetRef.Name

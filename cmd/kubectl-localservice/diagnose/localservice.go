@@ -141,8 +141,8 @@ func sentence(text string) string {
 	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
 
-// undeclaredPorts says which ports no container declares, although containers declare others. A program may
-// listen there all the same.
+// undeclaredPorts says which ports no container declares, although containers declare others. A program may listen
+// there all the same.
 func undeclaredPorts(f *facts) string {
 	declared := sets.Set[string]{}
 	for _, p := range f.Pods {
@@ -162,10 +162,6 @@ func undeclaredPorts(f *facts) string {
 	}
 	return fmt.Sprintf("No container declares port %s (declared: %s). If nothing listens there, correct targetPort or "+
 		"protocol.", first(unknown), first(sets.List(declared)))
-}
-
-func numbered(port int32, protocol corev1.Protocol) string {
-	return fmt.Sprintf("%d/%s", port, cmp.Or(protocol, corev1.ProtocolTCP))
 }
 
 // Controller holds what the Lease of the controller shows, the zero value if it could not be read, or if there is none.

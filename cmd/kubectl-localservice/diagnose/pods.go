@@ -86,8 +86,8 @@ func podOf(object *corev1.Pod, f *facts) *pod {
 }
 
 // whyNotReady says why a pod is not ready: in a word that stays the same while the cause does, in words for people, and
-// what else is known. Without a cause, its kubelet does not say why. All are "" if it is ready, and does not seem to end
-// again soon.
+// what else is known. Without a cause, its kubelet does not say why. All are "" if it is ready, and does not seem to
+// end again soon.
 func whyNotReady(p *corev1.Pod, f *facts) (word, cause, note string) {
 	conditions := map[corev1.PodConditionType]corev1.PodCondition{}
 	for _, c := range p.Status.Conditions {

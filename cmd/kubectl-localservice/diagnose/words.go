@@ -2,10 +2,12 @@ package diagnose
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
@@ -41,6 +43,11 @@ func since(t metav1.Time, now time.Time) string {
 // only returns the items for which something is true.
 func only[T any](items []T, is func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(items), func(item T) bool { return !is(item) })
+}
+
+// numbered returns a port as people write it, such as 8080/TCP.
+func numbered(port int32, protocol corev1.Protocol) string {
+	return fmt.Sprintf("%d/%s", port, cmp.Or(protocol, corev1.ProtocolTCP))
 }
 
 func nameIn(service, hostname string) string {

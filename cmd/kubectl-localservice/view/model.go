@@ -113,8 +113,8 @@ type Status struct {
 // NewColumn makes a column from what is known about a LocalService.
 func NewColumn(list *diagnose.NodeList) *Column {
 	c := &Column{Namespace: list.Namespace, Name: list.LocalService, Mode: list.Mode, GroupBy: list.GroupBy,
-		Summary: list.Summary, Told: list.Summary.Told, Message: strings.TrimSpace(list.Controller + "\n" + list.Message),
-		Cells: make(map[string]*Cell, len(list.Items))}
+		Summary: list.Summary, Told: list.Summary.Told, Cells: make(map[string]*Cell, len(list.Items)),
+		Message: strings.TrimSpace(list.Controller + "\n" + list.Message)}
 	for _, n := range list.Items {
 		c.Cells[Row(list, n)] = &Cell{n.Finding, n.Endpoints}
 	}
