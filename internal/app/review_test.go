@@ -84,7 +84,7 @@ func TestWhoMayRead(t *testing.T) {
 		r.expect(t, "nobody again", "Bearer nobody", http.StatusForbidden, 0)
 		time.Sleep(refusedFor + time.Second)
 		r.expect(t, "nobody later", "Bearer nobody", http.StatusForbidden, 1)
-		time.Sleep(permittedFor - refusedFor - time.Second)
+		time.Sleep(permittedFor - refusedFor - 2*time.Second)
 		r.expect(t, "soon after", "Bearer prometheus", http.StatusOK, 0)
 		time.Sleep(2 * time.Second)
 		r.expect(t, "later", "Bearer prometheus", http.StatusOK, 1)
