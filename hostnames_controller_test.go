@@ -337,3 +337,19 @@ func TestCopyDeletedUnobserved(t *testing.T) {
 		c.want("after the copy was deleted", "a=10.0.0.1")
 	}, testLocalService(hostnamesMode), testNode("a"))
 }
+
+// TestWaitsForItsOwnCopies: until the cache has observed a copy, nothing else is written for its source.
+func TestWaitsForItsOwnCopies(t *testing.T) {
+	inHostnamesCluster(t, func(t *testing.T, c *cluster) {
+		c.requests()
+		c.create(sourceSlice(get[*corev1.Service](c, sourceName), "1", "a"))
+		c.waitUntil(func() bool { return len(c.requests()) > 0 }) // It reads before it writes.
+		c.endpoint.Stall("endpointslices", 35*time.Second)
+		c.waitUntil(func() bool { return len(c.names()) > 0 })
+		settle()
+		c.requests()
+		c.label("a", "disk=ssd")
+		time.Sleep(25 * time.Second)
+		expect(t, "requests before it is observed", nil, c.requests())
+	}, testLocalService(hostnamesMode), testNode("a"))
+}

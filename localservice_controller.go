@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,9 +33,6 @@ type localServiceController struct {
 	services *writer.Services
 	statuses *writer.Statuses
 	loop     *reconcile.Loop // The hostnames controller also adds LocalServices to it: see syncStatus.
-	// nodeEvents counts the events of nodes that affect any LocalService. When it changes, all turns end as if other
-	// work waited.
-	nodeEvents atomic.Int64
 }
 
 func newLocalServiceController(deps app.Dependencies) *localServiceController {
@@ -60,11 +56,7 @@ func newLocalServiceController(deps app.Dependencies) *localServiceController {
 // so on without end.
 func (c *localServiceController) localServiceChanged(before, after *v1alpha1.LocalService) {
 	isUpdate := before != nil && after != nil && after.UID == before.UID
-	isGone := before != nil && !isUpdate
 	isResync := isUpdate && before.ResourceVersion == after.ResourceVersion
-	if isGone {
-		c.Refusals.Forget(before.UID)
-	}
 	if isUpdate && !isResync && before.Generation == after.Generation {
 		c.loop.AddAfter(cache.KeyOf(after), reconcile.MaxBackoff)
 		return
@@ -94,7 +86,6 @@ func (c *localServiceController) nodeChanged(before, after *cache.Node) {
 		default:
 			continue
 		}
-		c.nodeEvents.Add(1)
 		c.loop.AddAfter(cache.KeyOf(ls), reconcile.BatchPeriod)
 	}
 }
@@ -160,11 +151,8 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 		c.syncAgain(key, &plan.Outcome{}, later)
 		return err
 	}
-	nodeEvents := c.nodeEvents.Load()
 	p := c.plan(ls, templates, owned)
-	outcome := c.services.Write(ctx, ls, &p, func() bool {
-		return c.loop.IsAwaited(key) || c.nodeEvents.Load() != nodeEvents
-	})
+	outcome := c.services.Write(ctx, ls, &p, func() bool { return c.loop.IsAwaited(key) })
 	return c.report(ctx, ls, &p, &outcome)
 }
 

@@ -20,7 +20,6 @@ var remembering = []string{".", "internal/cache", "internal/metrics", "internal/
 // plumbing lists the fields that could remember something and do not, each with the reason. Add a field here only if it
 // decides nothing after the call that filled it. Everything else belongs in the table of docs/design.md.
 var plumbing = map[string]string{
-	". localServiceController.nodeEvents":  "compared with itself within one sync",
 	"internal/cache Pods.begun":            "closed once, when a LocalService first needs labels on pods",
 	"internal/cache Store.watched":         "the informers, whose stores are the caches; fixed at the start",
 	"internal/metrics readyReasons":        "a constant",

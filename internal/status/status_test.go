@@ -73,6 +73,8 @@ func TestStatus(t *testing.T) {
 			"False NoNodesSelected", "", "no name is removed: every node has its name. Correct"},
 		"writing": {found{Nodes: 3, InPlace: 1}, outcome{More: true}, "False WritingServices",
 			"True WritingServices", "", "being written"},
+		"denied, but not for long": {found{Nodes: 3, InPlace: 1}, outcome{Denied: true}, "False WritingServices",
+			"True WritingServices", "", "being written"},
 		"conflict": {found{Nodes: 3, InPlace: 2, Changes: byAction(conflicts("demo-b")...)}, outcome{}, "False NameTaken",
 			"False NameTaken", "NameTaken", `^Service "demo-b" (no owner) already exists. If nothing uses it, ` +
 				"delete it; if the app needs it, create this LocalService under another name: a Service cannot be " +

@@ -28,9 +28,11 @@ import (
 var (
 	services  = corev1.Resource("services")
 	forbidden = apierrors.NewForbidden(services, "x", errors.New("exceeded quota"))
-	exists    = apierrors.NewAlreadyExists(services, "x")
-	conflict  = apierrors.NewConflict(services, "x", errors.New("changed"))
-	notFound  = apierrors.NewNotFound(services, "x")
+	denied    = apierrors.NewForbidden(services, "x",
+		errors.New(`User "u" cannot create resource "services" in API group ""`)) //nolint:staticcheck // RBAC's words
+	exists   = apierrors.NewAlreadyExists(services, "x")
+	conflict = apierrors.NewConflict(services, "x", errors.New("changed"))
+	notFound = apierrors.NewNotFound(services, "x")
 )
 
 // terminatingError is the error with which the API server refuses to create anything in a namespace that is being

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
@@ -59,6 +60,17 @@ func TestWritesOfCurrentOnly(t *testing.T) {
 			}
 		})
 	}
+	t.Run("changed during the last write", func(t *testing.T) {
+		f := newFixture(t, 1)
+		f.answer = func(string, *corev1.Service) error {
+			changed := f.ls.DeepCopy()
+			changed.Generation++
+			return f.cached.Update(changed)
+		}
+		if out, _ := f.write(f.changes(plan.Create, "a")); !reconcile.IsStale(out.Stopped) {
+			t.Errorf("%+v", out)
+		}
+	})
 	t.Run("nothing to write", func(t *testing.T) {
 		f := newFixture(t, 1)
 		f.live.Generation++

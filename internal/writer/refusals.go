@@ -114,8 +114,3 @@ func (r *Refusals) RetryAfter(attempt Attempt) time.Duration {
 
 // Remove forgets the refusal of an attempt that succeeded, or that is no longer needed.
 func (r *Refusals) Remove(attempt Attempt) { r.refusals.Remove(attempt) }
-
-// Forget forgets all refusals of an owner that was deleted.
-func (r *Refusals) Forget(owner types.UID) {
-	r.refusals.RemoveAll(func(key any) bool { return key.(Attempt).Owner == owner })
-}

@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 )
@@ -54,8 +53,6 @@ func TestRefusalsBackoff(t *testing.T) {
 func TestDeniedBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, began := NewRefusals(), time.Now()
-		denied := apierrors.NewForbidden(corev1.Resource("services"), "x",
-			errors.New(`User "u" cannot create resource "services" in API group "" in the namespace "a"`))
 		for i, want := range []time.Duration{1, 2, 4, 8, 16, 32, 64, 120, 120} {
 			r.Add(refusedAttempt, denied)
 			refusal, _ := r.Get(refusedAttempt)
@@ -76,24 +73,6 @@ func TestDeniedBackoff(t *testing.T) {
 		r.Add(other, denied)
 		if refusal, _ := r.Get(other); refusal.IsReported() || r.RetryAfter(other) != minDeniedBackoff {
 			t.Errorf("a denial of what a quota refuses: %+v", refusal)
-		}
-	})
-}
-
-// TestRefusalsForget: nothing is remembered about an owner that is gone.
-func TestRefusalsForget(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := NewRefusals()
-		for _, owner := range []types.UID{"gone", "other"} {
-			for _, name := range []string{"a", "b"} {
-				r.Add(Attempt{Owner: owner, Generation: 1, Name: name}, errors.New("no"))
-			}
-		}
-		r.Forget("gone")
-		for owner, want := range map[types.UID]bool{"gone": false, "other": true} {
-			if _, is := r.Get(Attempt{Owner: owner, Generation: 1, Name: "a"}); is != want {
-				t.Errorf("%s: %t, want %t", owner, is, want)
-			}
 		}
 	})
 }
