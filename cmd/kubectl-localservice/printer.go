@@ -211,29 +211,26 @@ type row struct {
 	prefix string
 }
 
-// problem holds what rows have in common that share a line below the table.
-type problem struct{ cause, act string }
-
 // reasonColumn returns the texts of the column REASON, by row, and the lines below the table, one for each cause of
-// which there is more to say: all of it if it does not fit into the column, and what to do.
+// which there is more to say: all of it if it does not fit into the column, and what to do about the first.
 func reasonColumn(rows []row, room int) (texts, below []string) {
-	of, whole := map[problem][]row{}, map[problem]string{} // whole has the first text that is cut
-	var order []problem
+	of, whole, act := map[string][]row{}, map[string]string{}, map[string]string{} // whole has the first text that is cut
+	var order []string
 	for _, r := range rows {
-		p, text := problem{r.WithDNS(r.Cause), r.Act}, r.WithDNS(r.CauseAbout())
+		cause, text := r.WithDNS(r.Cause), r.WithDNS(r.CauseAbout())
 		if len(text) > room {
-			whole[p] = cmp.Or(whole[p], text)
+			whole[cause] = cmp.Or(whole[cause], text)
 			text = words.Cut(text, room-len("…"))
 		}
 		texts = append(texts, text)
-		if of[p] == nil {
-			order = append(order, p)
+		if of[cause] == nil {
+			order = append(order, cause)
 		}
-		of[p] = append(of[p], r)
+		of[cause], act[cause] = append(of[cause], r), cmp.Or(act[cause], r.Act)
 	}
-	for _, p := range order {
-		if more := words.Join("; ", whole[p], p.act); more != "" {
-			below = append(below, nodesIn(of[p])+": "+more)
+	for _, cause := range order {
+		if more := words.Join("; ", whole[cause], act[cause]); more != "" {
+			below = append(below, nodesIn(of[cause])+": "+more)
 		}
 	}
 	return texts, below

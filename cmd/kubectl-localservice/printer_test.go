@@ -37,8 +37,7 @@ func TestReasonColumn(t *testing.T) {
 		"exit code 2 (long long long long long…"}
 	rows[3].prefix, rows[5].prefix, rows[6].prefix = "a on ", "a on ", "b on "
 	wantBelow := []string{"demo on n0: DNS " + long, "n1, n2: exit code 1 (" + strings.Repeat("pod", 10) + ")",
-		"a on n3, n5, b on n6 and 1 more: " + long, "n4: do it", "n8: " + long + "; do it",
-		"n9: exit code 2 (" + long + ")"}
+		"a on n3, n5, b on n6 and 2 more: " + long + "; do it", "n4: do it", "n9: exit code 2 (" + long + ")"}
 	texts, below := reasonColumn(rows, room)
 	if !slices.Equal(texts, wantTexts) {
 		t.Errorf("got %q; want %q", texts, wantTexts)

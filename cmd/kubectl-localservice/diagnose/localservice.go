@@ -209,7 +209,11 @@ func whyNotActed(f *facts, waits bool) string {
 			"namespace %s (-namespaces): kubectl get pods -n %s", namespace, UsualNamespace)
 	}
 	return fmt.Sprintf("The latest change has no effect yet, although a controller runs. See whether it was refused: "+
-		"kubectl describe localservice -n %s %s. If not, see whether the controller watches namespace %s "+
-		"(-namespaces) and labels pods (-label-pods), and its log: kubectl logs -n %s %s", namespace,
-		f.LocalService.Name, namespace, c.Namespace, cmp.Or(c.Holder, "POD"))
+		"%s. If not, see whether the controller watches namespace %s (-namespaces) and labels pods (-label-pods), and "+
+		"its log: kubectl logs -n %s %s", describe(f), namespace, c.Namespace, cmp.Or(c.Holder, "POD"))
+}
+
+// describe returns the command that shows a LocalService with its events.
+func describe(f *facts) string {
+	return fmt.Sprintf("kubectl describe localservice -n %s %s", f.LocalService.Namespace, f.LocalService.Name)
 }

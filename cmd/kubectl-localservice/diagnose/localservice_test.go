@@ -143,7 +143,7 @@ func TestController(t *testing.T) {
 	if got := stopped.Stops(time.Time{}); !strings.Contains(got, "was last renewed at 2026-01-02 03:02:35 UTC.") {
 		t.Errorf("in a watch: %s", got)
 	}
-	if got := listOf(t, unlabelled).Items[0].Act; got != "kubectl describe localservice says whether it was refused" {
+	if got := listOf(t, unlabelled).Items[0].Act; got != "kubectl describe localservice -n default demo says whether it was refused" {
 		t.Errorf("%s", got)
 	}
 	unlabelled.Controller = stopped

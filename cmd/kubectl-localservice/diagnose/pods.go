@@ -20,14 +20,24 @@ import (
 type pod struct {
 	Pod
 
-	object *corev1.Pod
-	// cause says why the pod is not ready, and note what else is known of that, such as how often it has restarted.
-	cause, note string
-	addresses   []string
+	trouble
+
+	object    *corev1.Pod
+	addresses []string
 	// runs is true unless the pod has ended, or is about to.
 	ended, runs bool
 	// isLabelled is true if the pod has the node label of its node, or needs none.
 	isLabelled bool
+}
+
+// trouble says why a pod or a container is not ready.
+type trouble struct {
+	// word stays the same while the cause does; "" if all is well.
+	word string
+	// cause is in words for people, and note is what else is known, such as how often it has restarted.
+	cause, note string
+	// more is what `kubectl describe pod` says about it, "" if that is nothing more.
+	more string
 }
 
 // The words for what goes through several states, and for what no state names.
@@ -70,25 +80,23 @@ func podOf(object *corev1.Pod, f *facts) *pod {
 	for _, ip := range object.Status.PodIPs {
 		p.addresses = append(p.addresses, ip.IP)
 	}
-	p.Reason, p.cause, p.note = whyNotReady(object, f)
-	if p.Ready = p.Reason == ""; !p.Ready && p.cause == "" {
+	p.trouble = whyNotReady(object, f)
+	if p.Ready = p.word == ""; !p.Ready && p.cause == "" {
 		p.cause = "not ready"
 		if node := f.nodes[nodeName]; node != nil && unreadiness(node) != nil {
 			p.cause = "its node " + nodeName + " is NotReady"
 			p.note = since(unreadiness(node).LastTransitionTime, f.told)
 		}
 	}
-	p.Reason, p.Message = own(p.Reason), p.cause
+	p.Reason, p.Message = own(p.word), p.cause
 	if p.note != "" {
 		p.Message += " (" + p.note + ")"
 	}
 	return p
 }
 
-// whyNotReady says why a pod is not ready: in a word that stays the same while the cause does, in words for people, and
-// what else is known. Without a cause, its kubelet does not say why. All are "" if it is ready, and does not seem to
-// end again soon.
-func whyNotReady(p *corev1.Pod, f *facts) (word, cause, note string) {
+// whyNotReady says why a pod is not ready, or seems to end again soon. Without a cause, its kubelet does not say why.
+func whyNotReady(p *corev1.Pod, f *facts) trouble {
 	conditions := map[corev1.PodConditionType]corev1.PodCondition{}
 	for _, c := range p.Status.Conditions {
 		conditions[c.Type] = c
@@ -96,10 +104,10 @@ func whyNotReady(p *corev1.Pod, f *facts) (word, cause, note string) {
 	ready, scheduled := conditions[corev1.PodReady], conditions[corev1.PodScheduled]
 	switch {
 	case p.Status.Phase == corev1.PodSucceeded, p.Status.Phase == corev1.PodFailed:
-		word = cmp.Or(p.Status.Reason, string(p.Status.Phase)) // Evicted
-		return word, own(word), own(p.Status.Message)
+		word := cmp.Or(p.Status.Reason, string(p.Status.Phase)) // Evicted
+		return trouble{word: word, cause: own(word) + failures(p), note: own(p.Status.Message)}
 	case p.DeletionTimestamp != nil:
-		return terminates, terminates, ""
+		return trouble{word: terminates, cause: terminates}
 	}
 	inits := len(p.Status.InitContainerStatuses)
 	containers := slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses)
@@ -113,12 +121,13 @@ func whyNotReady(p *corev1.Pod, f *facts) (word, cause, note string) {
 		return ""
 	}
 	for i := range containers {
-		if word, cause, note = whyNotRunning(p, &containers[i], i < inits, f.Now); word != "" {
-			return word, in(i) + elide(cause, p), note
+		if t := whyNotRunning(p, &containers[i], i < inits, f.Now); t.word != "" {
+			t.cause = in(i) + elide(t.cause, p)
+			return t
 		}
 	}
 	if ready.Status == corev1.ConditionTrue {
-		return "", "", ""
+		return trouble{}
 	}
 	for i := inits; i < len(containers); i++ {
 		c, probe := &containers[i], "its readiness probe does not succeed"
@@ -126,49 +135,61 @@ func whyNotReady(p *corev1.Pod, f *facts) (word, cause, note string) {
 			probe = "its startup probe has not succeeded"
 		}
 		if !c.Ready && c.State.Running != nil {
-			return ProbeFails, in(i) + probe, sinceItRuns(c, f.told)
+			return trouble{word: ProbeFails, cause: in(i) + probe, note: sinceItRuns(c, f.told)}
 		}
 	}
 	if p.Spec.NodeName == "" {
-		return cmp.Or(scheduled.Reason, "Unscheduled"), "not scheduled: " + cmp.Or(own(scheduled.Message),
-			"no scheduler has decided yet"), ""
+		return trouble{word: cmp.Or(scheduled.Reason, "Unscheduled"),
+			cause: "not scheduled: " + cmp.Or(own(scheduled.Message), "no scheduler has decided yet")}
 	}
-	return cmp.Or(p.Status.Reason, ready.Reason, "NotReady"), own(cmp.Or(ready.Message, p.Status.Reason)), ""
+	return trouble{word: cmp.Or(p.Status.Reason, ready.Reason, "NotReady"),
+		cause: own(cmp.Or(ready.Message, p.Status.Reason))}
+}
+
+// failures says with which exit code a container of a pod that has ended failed.
+func failures(p *corev1.Pod) string {
+	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		if ended := c.State.Terminated; ended != nil && ended.ExitCode != 0 {
+			return ", " + exited(ended.ExitCode)
+		}
+	}
+	return ""
 }
 
 // whyNotRunning says why a container does not run. A container that crashes is at times waiting, at times running and
 // at times terminated, and an image that cannot be pulled has two reasons: each is one cause.
-func whyNotRunning(p *corev1.Pod, c *corev1.ContainerStatus, isInit bool, now time.Time) (word, cause, note string) {
+func whyNotRunning(p *corev1.Pod, c *corev1.ContainerStatus, isInit bool, now time.Time) trouble {
 	crash := c.LastTerminationState.Terminated
 	switch waiting, running, ended := c.State.Waiting, c.State.Running, c.State.Terminated; {
 	case waiting != nil && (waiting.Reason == pullFails || waiting.Reason == "ErrImagePull"):
-		return pullFails, strings.TrimSpace("cannot pull image " + own(c.Image)), ""
+		return trouble{word: pullFails, cause: strings.TrimSpace("cannot pull image " + own(c.Image))}
 	case waiting != nil && waiting.Reason == crashes:
-	case waiting != nil && waiting.Reason != "": // ContainerCreating, or what the kubelet or its runtime says
-		return waiting.Reason, cmp.Or(own(waiting.Message),
-			own(waiting.Reason)+": kubectl describe pod says what it waits for"), ""
+	case waiting != nil && own(waiting.Message) != "": // what the kubelet or its runtime says
+		return trouble{word: cmp.Or(waiting.Reason, "Waiting"), cause: own(waiting.Message)}
+	case waiting != nil && waiting.Reason != "":
+		return trouble{word: waiting.Reason, cause: own(waiting.Reason), more: "what it waits for"} // ContainerCreating
 	case ended != nil && (ended.ExitCode != 0 || !isInit):
 		crash = ended
 	case running != nil && (!c.Ready || c.RestartCount > 1) && crash != nil && !isInit &&
 		isLoop(crash, now.Sub(running.StartedAt.Time)):
 	default:
-		return "", "", ""
+		return trouble{}
 	}
-	switch word, cause = crashes, crashes; {
+	t := trouble{word: crashes, cause: crashes, note: restarts(c)}
+	switch {
 	case crash == nil:
 	case crash.Reason == "OOMKilled":
-		word, cause = crash.Reason, crash.Reason
+		t.word, t.cause = crash.Reason, crash.Reason
 	case crash.Message != "" && crash.StartedAt.Unix() <= 0: // It never ran: no such program, say.
-		cause = own(crash.Message)
+		t.cause = own(crash.Message)
 	case own(crash.Message) != "":
-		cause = exited(crash.ExitCode) + ": " + own(crash.Message)
+		t.cause = exited(crash.ExitCode) + ": " + own(crash.Message)
+	case hasLivenessProbe(p, c.Name): // Which may have ended it. The status does not say so.
+		t.cause, t.more = exited(crash.ExitCode)+", by itself or as its liveness probe fails", "which"
 	default:
-		cause = exited(crash.ExitCode)
-		if hasLivenessProbe(p, c.Name) { // Which may have ended it. The status does not say so.
-			cause += ", by itself or as its liveness probe fails: kubectl describe pod says which"
-		}
+		t.cause = exited(crash.ExitCode)
 	}
-	return word, cause, restarts(c)
+	return t
 }
 
 func hasLivenessProbe(p *corev1.Pod, container string) bool {

@@ -60,16 +60,19 @@ func TestWhyNotReady(t *testing.T) {
 		change     func(*corev1.Pod)
 		word, text string
 	}{
-		"ready":           {func(*corev1.Pod) {}, "", ""},
-		"evicted":         {phase(corev1.PodFailed, "Evicted"), "Evicted", "Evicted"},
-		"failed":          {phase(corev1.PodFailed, ""), "Failed", "Failed"},
-		"deleted":         {ending, "Terminating", "Terminating"},
-		"image, at first": {image("ErrImagePull"), "ImagePullBackOff", "cannot pull image app:2"},
-		"image, later":    {image("ImagePullBackOff"), "ImagePullBackOff", "cannot pull image app:2"},
-		"image, never":    {notReady(waitingFor("ErrImageNeverPull", "image app:2 is not present")), "ErrImageNeverPull", "image app:2 is not present"},
-		"image, no name":  {notReady(waitingFor("InvalidImageName", "cannot parse A:B")), "InvalidImageName", "cannot parse A:B"},
-		"creating": {notReady(waiting("ContainerCreating")), "ContainerCreating",
-			"ContainerCreating: kubectl describe pod says what it waits for"},
+		"ready":   {func(*corev1.Pod) {}, "", ""},
+		"evicted": {phase(corev1.PodFailed, "Evicted"), "Evicted", "Evicted"},
+		"failed":  {phase(corev1.PodFailed, ""), "Failed", "Failed"},
+		"failed with an exit code": {func(p *corev1.Pod) {
+			notReady(exit("Error", 3, "", 5))(p)
+			phase(corev1.PodFailed, "")(p)
+		}, "Failed", "Failed, exit code 3"},
+		"deleted":            {ending, "Terminating", "Terminating"},
+		"image, at first":    {image("ErrImagePull"), "ImagePullBackOff", "cannot pull image app:2"},
+		"image, later":       {image("ImagePullBackOff"), "ImagePullBackOff", "cannot pull image app:2"},
+		"image, never":       {notReady(waitingFor("ErrImageNeverPull", "image app:2 is not present")), "ErrImageNeverPull", "image app:2 is not present"},
+		"image, no name":     {notReady(waitingFor("InvalidImageName", "cannot parse A:B")), "InvalidImageName", "cannot parse A:B"},
+		"creating":           {notReady(waiting("ContainerCreating")), "ContainerCreating", "ContainerCreating"},
 		"names of pods":      {notReady(waitingFor("CreateContainerError", "name app_a_default_uid-1_0 is reserved")), "CreateContainerError", "name app_…_…_0 is reserved"},
 		"ended":              {notReady(exit("Error", 1, "", 5)), "CrashLoopBackOff", "exit code 1"},
 		"ended, and says so": {notReady(exit("Error", 1, "no\x1b[31m disk\n", 5)), "CrashLoopBackOff", `exit code 1: no\x1b[31m disk`},
@@ -77,7 +80,7 @@ func TestWhyNotReady(t *testing.T) {
 		"ended as its probe fails, perhaps": {func(p *corev1.Pod) {
 			notReady(exit("Completed", 0, "", 5))(p)
 			p.Spec.Containers = []corev1.Container{{Name: "app", LivenessProbe: &corev1.Probe{}}}
-		}, "CrashLoopBackOff", "exit code 0, by itself or as its liveness probe fails: kubectl describe pod says which"},
+		}, "CrashLoopBackOff", "exit code 0, by itself or as its liveness probe fails"},
 		"no program": {crashed(waiting("CrashLoopBackOff"), notStarted, 2), "CrashLoopBackOff", `exec: "/no": stat /no: no such file (2 restarts)`},
 		"waits to run again": {crashed(waiting("CrashLoopBackOff"), exit("Error", 1, "", 5), 1), "CrashLoopBackOff",
 			"exit code 1 (1 restart)"},
@@ -95,8 +98,7 @@ func TestWhyNotReady(t *testing.T) {
 		"crashes, nobody knows how": {notReady(waiting("CrashLoopBackOff")), "CrashLoopBackOff", "CrashLoopBackOff"},
 		"init container crashes": {initState(waiting("CrashLoopBackOff")), "CrashLoopBackOff",
 			"init container init: CrashLoopBackOff"},
-		"init container is done": {initState(terminated("Completed", 0)), "PodInitializing",
-			"PodInitializing: kubectl describe pod says what it waits for"},
+		"init container is done": {initState(terminated("Completed", 0)), "PodInitializing", "PodInitializing"},
 		"bad configuration": {notReady(waitingFor("CreateContainerConfigError", `secret "s" not found`)),
 			"CreateContainerConfigError", `secret "s" not found`},
 		"readiness probe": {notReady(running), ProbeFails, probe},

@@ -84,17 +84,17 @@ var rules = []rule{
 	{EndpointsOutdated, func(n *name) bool { return n.outdated.Has(n.Hostname) }, whyCopyOutdated, unwritten},
 	{PodsMislabelled, func(n *name) bool { return len(n.strayed) > 0 }, func(n *name) Finding {
 		return Finding{Cause: "pods on another node have the label " + n.nodeLabelKey + "=" +
-			naming.NodeLabelValue(n.Node.Node), Waits: true, Act: seeOwner,
+			naming.NodeLabelValue(n.Node.Node), Waits: true, Act: seeOwner(n),
 			About: each(n.strayed, func(p *pod) string { return p.Name + " on " + p.object.Spec.NodeName })}
 	}, nil},
 	{PodsMislabelled, func(n *name) bool { return len(n.mislabelled) > 0 }, func(n *name) Finding {
-		return Finding{Cause: "the label " + n.nodeLabelKey + " of pods is not their node", Waits: true, Act: seeOwner,
+		return Finding{Cause: "the label " + n.nodeLabelKey + " of pods is not their node", Waits: true, Act: seeOwner(n),
 			About: each(n.mislabelled, func(p *pod) string { return p.Name + ": " + p.NodeLabel })}
 	}, nil},
 	{PodsMislabelled, func(n *name) bool { return len(n.unlabelled) > 0 }, func(n *name) Finding {
 		f := Finding{Cause: "pods have no label " + n.nodeLabelKey, About: each(n.unlabelled, podName), Waits: true}
 		if !n.Controller.Stopped {
-			f.Act = "kubectl describe localservice says whether it was refused"
+			f.Act = describe(n.facts) + " says whether it was refused"
 		}
 		return f
 	}, nil},
@@ -113,7 +113,7 @@ var rules = []rule{
 		return f
 	}, nil},
 	{PodsNotReady, func(n *name) bool { return len(n.unready) > 0 }, func(n *name) Finding {
-		return Finding{Cause: n.unready[0].cause, About: aboutUnready(n.unready), Act: howToStart(n, n.unready)}
+		return Finding{Cause: n.unready[0].cause, About: aboutUnready(n.unready), Act: cmp.Or(howToStart(n, n.unready), seePod(n.unready[0]))}
 	}, nil},
 	{EndpointsOutdated, func(n *name) bool { return len(n.unpublished) > 0 }, func(n *name) Finding {
 		return Finding{About: each(n.unpublished, podName),
@@ -134,7 +134,7 @@ var rules = []rule{
 	}, nil},
 	{PodsEnded, func(n *name) bool { return len(n.pods) > 0 }, func(n *name) Finding {
 		return Finding{State: Empty, Cause: "only ended pods",
-			About: each(n.pods, func(p *pod) string { return p.Name + ": " + p.Reason })}
+			About: each(n.pods, func(p *pod) string { return p.Name + ": " + p.cause })}
 	}, nil},
 	{NodeUnschedulable, func(n *name) bool {
 		return are(n, func(node *corev1.Node) bool { return node.Spec.Unschedulable })
@@ -167,8 +167,10 @@ func theService(n *name) Finding { return n.service }
 // manager writes what Kubernetes publishes.
 const manager = "kube-controller-manager"
 
-const seeOwner = "the controller corrects it, unless the pods' owner selects them by it: then give that another " +
-	"selector (kubectl describe localservice says which)"
+func seeOwner(n *name) string {
+	return "the controller corrects it, unless the pods' owner selects them by it: then give that another selector (" +
+		describe(n.facts) + " says which)"
+}
 
 func podName(p *pod) string { return p.Name }
 
@@ -240,6 +242,14 @@ func howToStart(n *name, pods []*pod) string {
 	}
 	return "if it waits for its own name, which it gets only when it is ready, set publishNotReadyAddresses: true in " +
 		"the LocalService"
+}
+
+// seePod names the command that says more about what is wrong with a pod, "" if there is none.
+func seePod(p *pod) string {
+	if p.more == "" {
+		return ""
+	}
+	return fmt.Sprintf("kubectl describe pod -n %s %s says %s", p.object.Namespace, p.Name, p.more)
 }
 
 func whyNoPort(n *name) string {

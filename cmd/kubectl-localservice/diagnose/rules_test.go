@@ -59,8 +59,8 @@ func TestRules(t *testing.T) {
 	}
 	const (
 		owner = "; the controller corrects it, unless the pods' owner selects them by it: then give that another " +
-			"selector (kubectl describe localservice says which)"
-		events  = "; kubectl describe localservice says whether it was refused"
+			"selector (kubectl describe localservice -n default demo says which)"
+		events  = "; kubectl describe localservice -n default demo says whether it was refused"
 		no      = "no pod with app=demo here"
 		waits   = "; not scheduled: 0/3 nodes are available: 3 Insufficient cpu. (1 not scheduled yet)"
 		another = "; create this LocalService under another name: deleting the Service does not help, as its owner " +
@@ -120,6 +120,8 @@ func TestRules(t *testing.T) {
 			aPod("b", "n1", notReady(running)), aPod("a", "n1", crash), aPod("e", "n1", crash)), PodsNotReady, Down,
 			"0/1",
 			"CrashLoopBackOff (a, c, d and 2 more)"},
+		"pods that wait": {with(services, unready, aPod("a", "n1", notReady(waiting("ContainerCreating")))), PodsNotReady,
+			Down, "0/1", "ContainerCreating (a); kubectl describe pod -n default a says what it waits for"},
 		"pods not ready for several causes": {with(services, unready, aPod("a", "n1", crash),
 			aPod("b", "n1", notReady(running))), PodsNotReady, Down, "0/1",
 			"CrashLoopBackOff (a, b: its readiness probe does not succeed)"},

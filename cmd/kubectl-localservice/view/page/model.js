@@ -141,7 +141,7 @@ function addCause(causes, column, row, cell) {
       message: cell.act };
     causes.set(key, cause);
   }
-  if (cause.message !== cell.act) cause.message = ""; // They have it in common, or there is none.
+  cause.message ||= cell.act; // What to do about the first.
   if (RANK[cell.state] < cause.rank) Object.assign(cause, { state: cell.state, rank: RANK[cell.state] });
   cause.count++;
   cause.columns.set(column, (cause.columns.get(column) ?? 0) + 1);
