@@ -99,7 +99,7 @@ async function detailsOfCell(column, cell) {
     if (p.logs) commands.push(command("logs", ...ns, p.name, ...container, ...(p.previous ? ["--previous"] : [])));
     commands.push(command("describe", "pod", ...ns, p.name));
   }
-  if (node?.service) commands.push(command("describe", "service", ...ns, node.service));
+  if (node?.service && node.reason !== "ServiceMissing") commands.push(command("describe", "service", ...ns, node.service));
   if (!isGroup(cell.row)) commands.push(command("describe", "node", cell.row));
   commands.push(command("localservice", "nodes", column.name, ...ns));
   list.append(...section("Commands", ...commands.map(copyable)));
