@@ -103,7 +103,7 @@ func (c *cluster) controller(ctx context.Context) diagnose.Controller {
 	found := diagnose.Controller{Namespace: lease.Namespace, Name: lease.Name, Holder: holder,
 		Renewed: lease.Spec.RenewTime.Time}
 	lasts := time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second
-	if time.Since(found.Renewed) <= lasts {
+	if holder != "" && time.Since(found.Renewed) <= lasts {
 		return found
 	}
 	wait(ctx, min(max(lasts, renewals*time.Second), longestLease)/renewals)
@@ -176,6 +176,9 @@ func (c *cluster) lookAround(ctx context.Context, ls *v1alpha1.LocalService) dia
 	daemonSets, err := apps.DaemonSets(ls.Namespace).List(ctx, opts)
 	for i := 0; err == nil && i < len(daemonSets.Items); i++ {
 		d := &daemonSets.Items[i]
+		if d.Status.ObservedGeneration < d.Generation { // A new one has no status yet.
+			d.Status.DesiredNumberScheduled = 1
+		}
 		add("DaemonSet", d.Name, d.Spec.Template.Labels, d.Status.DesiredNumberScheduled)
 	}
 	opts.LabelSelector = selectorOf(ls.Spec.Selector).String()

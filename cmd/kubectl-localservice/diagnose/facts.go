@@ -59,7 +59,7 @@ type facts struct {
 	services     map[string]*corev1.Service
 	nodes        map[string]*corev1.Node // that the LocalService selects
 	rivals       map[string]string       // the nodes whose name another one has, and which
-	pods         map[string][]*pod       // by node; "" for those without
+	pods         map[string][]*pod       // by the node that they have, or alone may get; "" for those without
 	tolerations  []corev1.Toleration     // of the pods, each once
 	alive        sets.Set[string]        // addresses of the pods that have not ended
 	// strays are pods on another node than their node label says, by its value, in mode Services.
@@ -166,10 +166,10 @@ func Trim(object any) (any, error) {
 	case *corev1.Pod:
 		for i, c := range o.Spec.Containers {
 			o.Spec.Containers[i] = corev1.Container{Name: c.Name, Ports: c.Ports, Command: c.Command, Args: c.Args,
-				Env: c.Env, LivenessProbe: c.LivenessProbe}
+				Env: c.Env, LivenessProbe: c.LivenessProbe, StartupProbe: c.StartupProbe}
 		}
-		o.Annotations, o.Spec = nil, corev1.PodSpec{NodeName: o.Spec.NodeName, Tolerations: o.Spec.Tolerations,
-			Containers: o.Spec.Containers}
+		o.Annotations, o.Spec = nil, corev1.PodSpec{NodeName: o.Spec.NodeName, Affinity: o.Spec.Affinity,
+			Tolerations: o.Spec.Tolerations, Containers: o.Spec.Containers}
 	case *corev1.Node:
 		conditions := o.Status.Conditions
 		for i := range conditions {

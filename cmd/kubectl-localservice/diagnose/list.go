@@ -76,7 +76,7 @@ type Node struct {
 	Ports []Port `json:"ports"`
 	// LoadBalancer has the addresses, or names, at which a load balancer answers for the Service.
 	LoadBalancer []string `json:"loadBalancer"`
-	// Pods are those on the node, or nodes, that the LocalService selects, by name.
+	// Pods are those on the node, or nodes, that the LocalService selects, and those that only wait for it, by name.
 	Pods    []Pod `json:"pods"`
 	Finding `json:",inline"`
 	// DNS is what the cluster's DNS answers, nil if it was not asked.

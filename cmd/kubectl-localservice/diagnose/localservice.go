@@ -36,8 +36,9 @@ func messagesOf(f *facts) (messages []string) {
 	if isUnobserved(f.LocalService) && !f.Controller.Stopped {
 		return nil // Soon there is more to say.
 	}
-	ports := sentence(plan.TranslatedPorts(f.LocalService, f.portNumbers))
-	for _, message := range []string{whyNoNames(f), whyNoPods(f), ports, undeclaredPorts(f)} {
+	// Nobody is sent to a port that no container declares.
+	ports := cmp.Or(undeclaredPorts(f), sentence(plan.TranslatedPorts(f.LocalService, f.portNumbers)))
+	for _, message := range []string{whyNoNames(f), whyNoPods(f), ports} {
 		if message != "" {
 			messages = append(messages, message)
 		}

@@ -71,6 +71,9 @@ func TestMessage(t *testing.T) {
 		"no such port": {onNode(ports("", port("", 80, intstr.FromInt32(9999)), port("x", 8080, intstr.FromInt32(0))),
 			aPod("a", "n1", eight)), "No container declares port 9999/TCP (declared: 8080/TCP). If nothing listens there, " +
 			"correct targetPort or protocol."},
+		"no such port, headless": {onNode(ports("None", port("", 80, intstr.FromInt32(9999))), aPod("a", "n1", eight)),
+			"No container declares port 9999/TCP (declared: 8080/TCP). If nothing listens there, correct targetPort or " +
+				"protocol."},
 		"no such protocol": {onNode(ports("", v1alpha1.ServicePort{Protocol: corev1.ProtocolUDP, Port: 8080}),
 			aPod("a", "n1", eight)), "No container declares port 8080/UDP (declared: 8080/TCP). If nothing listens " +
 			"there, correct targetPort or protocol."},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 
@@ -55,8 +56,8 @@ func addPods(f *facts) {
 	tolerations := sets.Set[corev1.Toleration]{}
 	slices.SortFunc(f.Pods, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 	for _, object := range f.Pods {
-		p := podOf(object, f)
-		f.pods[object.Spec.NodeName] = append(f.pods[object.Spec.NodeName], p)
+		p, node := podOf(object, f), cmp.Or(object.Spec.NodeName, nodeOfDaemon(object))
+		f.pods[node] = append(f.pods[node], p)
 		if !p.isLabelled && p.runs {
 			f.strays[p.NodeLabel] = append(f.strays[p.NodeLabel], p)
 		}
@@ -69,6 +70,23 @@ func addPods(f *facts) {
 		}
 	}
 	f.tolerations = tolerations.UnsortedList()
+}
+
+// nodeOfDaemon returns the only node that a pod may get, as the pods of a DaemonSet say; "" for another pod.
+func nodeOfDaemon(p *corev1.Pod) string {
+	if p.Spec.Affinity == nil || p.Spec.Affinity.NodeAffinity == nil {
+		return ""
+	}
+	required := p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	if required == nil || len(required.NodeSelectorTerms) != 1 {
+		return ""
+	}
+	for _, field := range required.NodeSelectorTerms[0].MatchFields {
+		if field.Key == metav1.ObjectNameField && field.Operator == corev1.NodeSelectorOpIn && len(field.Values) == 1 {
+			return field.Values[0]
+		}
+	}
+	return ""
 }
 
 func podOf(object *corev1.Pod, f *facts) *pod {
@@ -170,8 +188,7 @@ func whyNotRunning(p *corev1.Pod, c *corev1.ContainerStatus, isInit bool, now ti
 		return trouble{word: waiting.Reason, cause: own(waiting.Reason), more: "what it waits for"} // ContainerCreating
 	case ended != nil && (ended.ExitCode != 0 || !isInit):
 		crash = ended
-	case running != nil && (!c.Ready || c.RestartCount > 1) && crash != nil && !isInit &&
-		isLoop(crash, now.Sub(running.StartedAt.Time)):
+	case running != nil && crash != nil && !isInit && isLoop(crash, now.Sub(running.StartedAt.Time)):
 	default:
 		return trouble{}
 	}
@@ -184,27 +201,37 @@ func whyNotRunning(p *corev1.Pod, c *corev1.ContainerStatus, isInit bool, now ti
 		t.cause = own(crash.Message)
 	case own(crash.Message) != "":
 		t.cause = exited(crash.ExitCode) + ": " + own(crash.Message)
-	case hasLivenessProbe(p, c.Name): // Which may have ended it. The status does not say so.
-		t.cause, t.more = exited(crash.ExitCode)+", by itself or as its liveness probe fails", "which"
+	case fatalProbes(p, c.Name) != "": // One of which may have ended it. The status does not say so.
+		t.cause = fmt.Sprintf("%s, by itself or as its %s probe fails", exited(crash.ExitCode), fatalProbes(p, c.Name))
+		t.more = "which"
 	default:
 		t.cause = exited(crash.ExitCode)
 	}
 	return t
 }
 
-func hasLivenessProbe(p *corev1.Pod, container string) bool {
-	return slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool {
-		return c.Name == container && c.LivenessProbe != nil
-	})
+// fatalProbes names the probes of a container that end it when they fail.
+func fatalProbes(p *corev1.Pod, container string) string {
+	var liveness, startup string
+	for i := range p.Spec.Containers {
+		c := &p.Spec.Containers[i]
+		if c.Name == container && c.LivenessProbe != nil {
+			liveness = "liveness"
+		}
+		if c.Name == container && c.StartupProbe != nil {
+			startup = "startup"
+		}
+	}
+	return words.Join(" or ", liveness, startup)
 }
 
 func exited(code int32) string { return fmt.Sprint("exit code ", code) }
 
-// isLoop reports whether a container that runs again will most likely end once more: it has hardly run, and not for
+// isLoop reports whether a container that runs again will most likely end once more: it has hardly run, and not much
 // longer than before. After a run of ten minutes, the kubelet forgets the crashes before.
 func isLoop(last *corev1.ContainerStateTerminated, runs time.Duration) bool {
 	before := last.FinishedAt.Sub(last.StartedAt.Time)
-	return before < 10*time.Minute && runs <= min(before, time.Minute)
+	return before < 10*time.Minute && runs <= min(before+10*time.Second, time.Minute)
 }
 
 func restarts(c *corev1.ContainerStatus) string {

@@ -49,10 +49,10 @@ func TestWhyNotReady(t *testing.T) {
 		}
 	}
 	const probe = "its readiness probe does not succeed"
-	readyAgain := func(restarts int32) func(*corev1.Pod) {
+	readyAgain := func(seconds int, restarts int32) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
 			ready := slices.Clone(p.Status.Conditions)
-			crashed(runs(3), exit("Error", 1, "", 5), restarts)(p)
+			crashed(runs(seconds), exit("Error", 1, "", 5), restarts)(p)
 			p.Status.Conditions, p.Status.ContainerStatuses[0].Ready = ready, true
 		}
 	}
@@ -81,12 +81,16 @@ func TestWhyNotReady(t *testing.T) {
 			notReady(exit("Completed", 0, "", 5))(p)
 			p.Spec.Containers = []corev1.Container{{Name: "app", LivenessProbe: &corev1.Probe{}}}
 		}, "CrashLoopBackOff", "exit code 0, by itself or as its liveness probe fails"},
+		"ended as it did not start in time, perhaps": {func(p *corev1.Pod) {
+			notReady(exit("Completed", 0, "", 5))(p)
+			p.Spec.Containers = []corev1.Container{{Name: "app", StartupProbe: &corev1.Probe{}}}
+		}, "CrashLoopBackOff", "exit code 0, by itself or as its startup probe fails"},
 		"no program": {crashed(waiting("CrashLoopBackOff"), notStarted, 2), "CrashLoopBackOff", `exec: "/no": stat /no: no such file (2 restarts)`},
 		"waits to run again": {crashed(waiting("CrashLoopBackOff"), exit("Error", 1, "", 5), 1), "CrashLoopBackOff",
 			"exit code 1 (1 restart)"},
-		"runs and is ready again": {readyAgain(5), "CrashLoopBackOff", "exit code 1 (5 restarts)"},
-		"is ready after one end":  {readyAgain(1), "", ""},
-		"runs again":              {crashed(runs(3), exit("Error", 1, "", 5), 5), "CrashLoopBackOff", "exit code 1 (5 restarts)"},
+		"is ready again":                  {readyAgain(3, 1), "CrashLoopBackOff", "exit code 1 (1 restart)"},
+		"is ready for longer than before": {readyAgain(16, 5), "", ""},
+		"runs again":                      {crashed(runs(3), exit("Error", 1, "", 5), 5), "CrashLoopBackOff", "exit code 1 (5 restarts)"},
 		"runs for longer than before": {crashed(runs(240), exit("Error", 1, "", 5), 1), ProbeFails,
 			probe + " (has run for 4m, before: exit code 1, 1 restart)"},
 		"runs for a minute": {crashed(runs(61), exit("Error", 137, "", 300), 1), ProbeFails,

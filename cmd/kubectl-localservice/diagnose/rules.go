@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/words"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
@@ -134,7 +135,7 @@ var rules = []rule{
 	}, nil},
 	{PodsEnded, func(n *name) bool { return len(n.pods) > 0 }, func(n *name) Finding {
 		return Finding{State: Empty, Cause: "only ended pods",
-			About: each(n.pods, func(p *pod) string { return p.Name + ": " + p.cause })}
+			About: each(n.pods, func(p *pod) string { return words.Join(": ", p.Name, p.cause, p.note) })}
 	}, nil},
 	{NodeUnschedulable, func(n *name) bool {
 		return are(n, func(node *corev1.Node) bool { return node.Spec.Unschedulable })
@@ -261,8 +262,11 @@ func whyNoPort(n *name) string {
 		}
 		targets, ports = append(targets, target), append(ports, fmt.Sprint(port.Port))
 	}
-	return fmt.Sprintf("no container has a port named %s: nothing listens behind port %s", strings.Join(targets, ", "),
-		strings.Join(ports, ", "))
+	missing := "no container has a port named " + strings.Join(targets, ", ")
+	if !plan.HasClusterIPs(n.LocalService) {
+		return missing + ": the name leads to the pods, but no port is published, such as in SRV records"
+	}
+	return missing + ": nothing listens behind port " + strings.Join(ports, ", ")
 }
 
 // declaredPorts says which ports the first ready pod names.

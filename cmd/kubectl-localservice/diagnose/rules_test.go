@@ -57,6 +57,14 @@ func TestRules(t *testing.T) {
 		notReady(running)(p)
 		p.Spec.Containers = []corev1.Container{{Env: []corev1.EnvVar{{Name: "ADVERTISE", Value: "demo-$(NODE)"}}}}
 	}
+	daemon := func(node string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+				RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+					NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{
+						Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{node}}}}}}}}
+		}
+	}
 	const (
 		owner = "; the controller corrects it, unless the pods' owner selects them by it: then give that another " +
 			"selector (kubectl describe localservice -n default demo says which)"
@@ -180,6 +188,11 @@ func TestRules(t *testing.T) {
 			corev1.TaintEffectPreferNoSchedule))), NoPods, Empty, "0/0", no},
 		"tainted, with a pod that waits": {on(with(services, nil, aPod("b", "n9"), aPod("a", "", unscheduled)), node1(gpu)),
 			NoPods, Empty, "0/0", no + waits},
+		"tainted, with a pod that waits for another node": {on(with(services, nil, aPod("b", "", unscheduled,
+			daemon("n2"))), node1(gpu)), NodeUnschedulable, Empty, "0/0",
+			no + "; its pods do not tolerate the taint gpu=yes:NoSchedule of the node"},
+		"waits for this node alone": {with(services, nil, aPod("b", "", unscheduled, daemon("n1"))), PodsNotReady, Down,
+			"0/0", "not scheduled: 0/3 nodes are available: 3 Insufficient cpu. (b)"},
 		"tainted, and no pod anywhere": {on(with(services, nil), node1(gpu)), NoPods, Empty, "0/0", no},
 		"down": {on(with(services, unready, aPod("a", "n1", lost)), node1(down(40))), NodeNotReady, Down, "0/1",
 			"the node is NotReady (for 40s)"},
@@ -263,7 +276,8 @@ func TestPortsMissing(t *testing.T) {
 			intstr.FromString("metrics"))}, published: [][]string{{"metrics"}, {"web"}}, pod: aPod("a", "n1", http),
 			state: Healthy, ready: 1},
 		"headless": {headless: true, wanted: []v1alpha1.ServicePort{web}, published: [][]string{none},
-			pod: aPod("a", "n1", http), state: Degraded, ready: 1, message: message + " (a has http: 8080/TCP)"},
+			pod: aPod("a", "n1", http), state: Degraded, ready: 1, message: `no container has a port named "web": the ` +
+				"name leads to the pods, but no port is published, such as in SRV records (a has http: 8080/TCP)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := Input{Nodes: nodesWith("n1"), Pods: []*corev1.Pod{c.pod},

@@ -46,7 +46,9 @@ func NewPod(known diagnose.Pod, pod *corev1.Pod) Pod {
 	}
 	i := slices.IndexFunc(statuses, func(s corev1.ContainerStatus) bool { return !s.Ready && !ended(s) })
 	if i >= 0 {
-		p.Previous = statuses[i].RestartCount > 0 && known.Reason != diagnose.ProbeFails
+		// The log of a container that has just ended is not a previous one yet.
+		p.Previous = statuses[i].RestartCount > 0 && statuses[i].State.Terminated == nil &&
+			known.Reason != diagnose.ProbeFails
 		if len(statuses) > 1 {
 			p.Container = statuses[i].Name
 		}

@@ -96,7 +96,7 @@ async function detailsOfCell(column, cell) {
   const commands = [];
   for (const p of node?.pods.filter((p) => !p.ready).slice(0, 2) ?? []) {
     const container = p.container ? ["-c", p.container] : [];
-    if (p.logs) commands.push(command("logs", ...ns, p.name, ...container, ...(p.previous ? ["--previous"] : [])));
+    if (p.logs && node.reason !== "NodeNotReady") commands.push(command("logs", ...ns, p.name, ...container, ...(p.previous ? ["--previous"] : [])));
     commands.push(command("describe", "pod", ...ns, p.name));
   }
   if (node?.service && node.reason !== "ServiceMissing") commands.push(command("describe", "service", ...ns, node.service));
