@@ -52,7 +52,7 @@ func TestLease(t *testing.T) {
 		"renewed in the future": {[]runtime.Object{lease("ops", -24*time.Hour)}, nil, "", false}, // by no controller
 		"that of the documents comes first": {[]runtime.Object{lease("a", -time.Minute),
 			lease(diagnose.UsualNamespace, time.Hour)}, nil, diagnose.UsualNamespace, true},
-		"not renewed": {[]runtime.Object{lease("ops", time.Hour)}, nil, "ops", true},
+		"not renewed":         {[]runtime.Object{lease("ops", time.Hour)}, nil, "ops", true},
 		"given back just now": {[]runtime.Object{givenBack}, nil, "ops", true},
 		"one of two is renewed": {[]runtime.Object{lease("a", time.Hour), lease("b", -time.Minute),
 			lease("c", time.Hour)}, nil, "b", false},

@@ -214,7 +214,8 @@ type row struct {
 // reasonColumn returns the texts of the column REASON, by row, and the lines below the table, one for each cause of
 // which there is more to say: all of it if it does not fit into the column, and what to do about the first.
 func reasonColumn(rows []row, room int) (texts, below []string) {
-	of, whole, act := map[string][]row{}, map[string]string{}, map[string]string{} // whole has the first text that is cut
+	of, act := map[string][]row{}, map[string]string{}
+	whole := map[string]string{} // the first text that is cut
 	var order []string
 	for _, r := range rows {
 		cause, text := r.WithDNS(r.Cause), r.WithDNS(r.CauseAbout())

@@ -211,10 +211,5 @@ func whyNotActed(f *facts, waits bool) string {
 	}
 	return fmt.Sprintf("The latest change has no effect yet, although a controller runs. See whether it was refused: "+
 		"%s. If not, see whether the controller watches namespace %s (-namespaces) and labels pods (-label-pods), and "+
-		"its log: kubectl logs -n %s %s", describe(f), namespace, c.Namespace, cmp.Or(c.Holder, "POD"))
-}
-
-// describe returns the command that shows a LocalService with its events.
-func describe(f *facts) string {
-	return fmt.Sprintf("kubectl describe localservice -n %s %s", f.LocalService.Namespace, f.LocalService.Name)
+		"its log: kubectl logs -n %s %s", describe(f.LocalService), namespace, c.Namespace, cmp.Or(c.Holder, "POD"))
 }

@@ -89,13 +89,13 @@ var rules = []rule{
 			About: each(n.strayed, func(p *pod) string { return p.Name + " on " + p.object.Spec.NodeName })}
 	}, nil},
 	{PodsMislabelled, func(n *name) bool { return len(n.mislabelled) > 0 }, func(n *name) Finding {
-		return Finding{Cause: "the label " + n.nodeLabelKey + " of pods is not their node", Waits: true, Act: seeOwner(n),
-			About: each(n.mislabelled, func(p *pod) string { return p.Name + ": " + p.NodeLabel })}
+		return Finding{Cause: "the label " + n.nodeLabelKey + " of pods is not their node", Waits: true,
+			Act: seeOwner(n), About: each(n.mislabelled, func(p *pod) string { return p.Name + ": " + p.NodeLabel })}
 	}, nil},
 	{PodsMislabelled, func(n *name) bool { return len(n.unlabelled) > 0 }, func(n *name) Finding {
 		f := Finding{Cause: "pods have no label " + n.nodeLabelKey, About: each(n.unlabelled, podName), Waits: true}
 		if !n.Controller.Stopped {
-			f.Act = describe(n.facts) + " says whether it was refused"
+			f.Act = describe(n.LocalService) + " says whether it was refused"
 		}
 		return f
 	}, nil},
@@ -114,7 +114,8 @@ var rules = []rule{
 		return f
 	}, nil},
 	{PodsNotReady, func(n *name) bool { return len(n.unready) > 0 }, func(n *name) Finding {
-		return Finding{Cause: n.unready[0].cause, About: aboutUnready(n.unready), Act: cmp.Or(howToStart(n, n.unready), seePod(n.unready[0]))}
+		return Finding{Cause: n.unready[0].cause, About: aboutUnready(n.unready),
+			Act: cmp.Or(howToStart(n, n.unready), seePod(n.unready[0]))}
 	}, nil},
 	{EndpointsOutdated, func(n *name) bool { return len(n.unpublished) > 0 }, func(n *name) Finding {
 		return Finding{About: each(n.unpublished, podName),
@@ -170,7 +171,7 @@ const manager = "kube-controller-manager"
 
 func seeOwner(n *name) string {
 	return "the controller corrects it, unless the pods' owner selects them by it: then give that another selector (" +
-		describe(n.facts) + " says which)"
+		describe(n.LocalService) + " says which)"
 }
 
 func podName(p *pod) string { return p.Name }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/localservice-dev/local-service-controller/internal/words"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
 const (
@@ -48,6 +49,11 @@ func only[T any](items []T, is func(T) bool) []T {
 // numbered returns a port as people write it, such as 8080/TCP.
 func numbered(port int32, protocol corev1.Protocol) string {
 	return fmt.Sprintf("%d/%s", port, cmp.Or(protocol, corev1.ProtocolTCP))
+}
+
+// describe returns the command that shows a LocalService with its events.
+func describe(ls *v1alpha1.LocalService) string {
+	return fmt.Sprintf("kubectl describe localservice -n %s %s", ls.Namespace, ls.Name)
 }
 
 func nameIn(service, hostname string) string {
