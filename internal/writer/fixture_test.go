@@ -28,12 +28,16 @@ import (
 var (
 	services  = corev1.Resource("services")
 	forbidden = apierrors.NewForbidden(services, "x", errors.New("exceeded quota"))
-	denied    = apierrors.NewForbidden(services, "x",
-		errors.New(`User "u" cannot create resource "services" in API group ""`)) //nolint:staticcheck // RBAC's words
-	exists   = apierrors.NewAlreadyExists(services, "x")
-	conflict = apierrors.NewConflict(services, "x", errors.New("changed"))
-	notFound = apierrors.NewNotFound(services, "x")
+	exists    = apierrors.NewAlreadyExists(services, "x")
+	conflict  = apierrors.NewConflict(services, "x", errors.New("changed"))
+	notFound  = apierrors.NewNotFound(services, "x")
 )
+
+// denied returns the error with which RBAC denies a request.
+func denied() error {
+	return apierrors.NewForbidden(services, "x",
+		errors.New(`User "u" cannot create resource "services" in API group "" in the namespace "a"`))
+}
 
 // terminatingError is the error with which the API server refuses to create anything in a namespace that is being
 // deleted.

@@ -54,7 +54,7 @@ func TestDeniedBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, began := NewRefusals(), time.Now()
 		for i, want := range []time.Duration{1, 2, 4, 8, 16, 32, 64, 120, 120} {
-			r.Add(refusedAttempt, denied)
+			r.Add(refusedAttempt, denied())
 			refusal, _ := r.Get(refusedAttempt)
 			isLate := time.Since(began) >= 15*time.Second
 			if got := r.RetryAfter(refusedAttempt); got != want*time.Second || refusal.IsReported() != isLate {
@@ -70,7 +70,7 @@ func TestDeniedBackoff(t *testing.T) {
 		for range maxTimes {
 			r.Add(other, forbidden)
 		}
-		r.Add(other, denied)
+		r.Add(other, denied())
 		if refusal, _ := r.Get(other); refusal.IsReported() || r.RetryAfter(other) != minDeniedBackoff {
 			t.Errorf("a denial of what a quota refuses: %+v", refusal)
 		}

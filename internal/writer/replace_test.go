@@ -118,7 +118,7 @@ func TestReplaceComesLast(t *testing.T) {
 		"all is well": {nil, "", []string{"create demo-new", "try demo-a", "delete demo-a", "create demo-a",
 			"try demo-b", "delete demo-b", "create demo-b"}},
 		"refused":                  {forbidden, "create demo-new", []string{"create demo-new"}},
-		"denied, but not for long": {denied, "create demo-new", []string{"create demo-new"}},
+		"denied, but not for long": {denied(), "create demo-new", []string{"create demo-new"}},
 		"not answered":             {errors.New("no answer"), "create demo-new", []string{"create demo-new"}},
 		"stale":                    {conflict, "create demo-new", []string{"create demo-new"}},
 		"a replacement is refused": {forbidden, "try demo-a", []string{"create demo-new", "try demo-a"}},
