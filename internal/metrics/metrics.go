@@ -38,19 +38,26 @@ var (
 			"until the node label is written. Not counted after ten minutes: such a label is most likely corrected.")
 )
 
+// own holds the metrics of what happens.
+var own []metrics.Registerable
+
 func counter(name, help string, labels ...string) *metrics.CounterVec {
-	return metrics.NewCounterVec(&metrics.CounterOpts{
+	c := metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "localservice_" + name, Help: help, StabilityLevel: metrics.ALPHA,
 	}, labels)
+	own = append(own, c)
+	return c
 }
 
 // histogram returns a histogram of times in seconds. Times in the API have no fractions of a second, so times up to a
 // second are rounding errors.
 func histogram(name, help string) *metrics.Histogram {
-	return metrics.NewHistogram(&metrics.HistogramOpts{
+	h := metrics.NewHistogram(&metrics.HistogramOpts{
 		Name: "localservice_" + name, Help: help, Buckets: []float64{1, 2, 5, 10, 30, 60, 120, 300, newFor.Seconds()},
 		StabilityLevel: metrics.ALPHA,
 	})
+	own = append(own, h)
+	return h
 }
 
 // newFor limits how long something counts as new.
@@ -72,8 +79,6 @@ func Register(collector *Collector) {
 	legacyregistry.CustomMustRegister(collector)
 	begin()
 }
-
-var own = []metrics.Registerable{ServiceWrites, SliceWrites, StatusWrites, PodLabelWrites, NodeFanout, PodLabel}
 
 // begin starts the counters of successes at 0. Otherwise, the first event of a series would not count as an increase.
 func begin() {
