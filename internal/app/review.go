@@ -18,10 +18,9 @@ import (
 )
 
 const (
-	// permittedFor is how long who was permitted may read without another review, and refusedFor how long whoever was
-	// refused, or could not be reviewed, may not.
+	// permittedFor is how long who was permitted may read without another review. Nobody else is remembered: strangers
+	// must not fill the memory.
 	permittedFor = 5 * time.Minute
-	refusedFor   = 10 * time.Second
 	// reviewTimeout leaves time for the metrics within the usual scrape timeout of 10 s.
 	reviewTimeout = 3 * time.Second
 )
@@ -45,7 +44,7 @@ func (r *refusal) Error() string { return r.message }
 // k8s.io/apiserver would send the reviews as well, but with it the program is twice as large, and takes 18 MB more.
 func protect(next http.Handler, kube kubernetes.Interface) http.Handler {
 	r := &reviewer{kube, NewComplaints()}
-	clients := bearertoken.New(cache.New(authenticator.TokenFunc(r.review), true, permittedFor, refusedFor))
+	clients := bearertoken.New(cache.New(authenticator.TokenFunc(r.review), false, permittedFor, 0))
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		_, permitted, err := clients.AuthenticateRequest(request)
 		if permitted {
