@@ -58,7 +58,7 @@ func (p *plugin) view(ctx context.Context, chosen *choice, open bool) error {
 	if err := o.check(ctx); err != nil {
 		return err
 	}
-	scope := view.Scope{Context: p.contextName(), Namespace: o.namespace, Name: chosen.name, Kubectl: p.kubectl()}
+	scope := view.Scope{Context: p.contextName(), Namespace: o.namespace, Name: chosen.name, Flags: p.flagsOfCluster()}
 	if !o.allNodes {
 		scope.Notice = "You may not list nodes: those without a name are not shown."
 	}
@@ -167,17 +167,16 @@ func (c *cluster) events(ctx context.Context, ls *v1alpha1.LocalService, n *diag
 	return slices.Concat(lists...), err
 }
 
-// kubectl returns the kubectl command, with those flags of this command that choose the cluster.
-func (p *plugin) kubectl() []string {
-	command := []string{"kubectl"}
+// flagsOfCluster returns those flags of this command that choose the cluster.
+func (p *plugin) flagsOfCluster() (flags []string) {
 	for _, flag := range []struct {
 		name  string
 		value *string
 	}{{"--kubeconfig", p.config.KubeConfig}, {"--context", p.config.Context}, {"--cluster", p.config.ClusterName},
 		{"--server", p.config.APIServer}, {"--user", p.config.AuthInfoName}} {
 		if value := ptr.Deref(flag.value, ""); value != "" {
-			command = append(command, flag.name+"="+value)
+			flags = append(flags, flag.name+"="+value)
 		}
 	}
-	return command
+	return flags
 }

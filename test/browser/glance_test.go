@@ -368,13 +368,13 @@ func TestCommands(t *testing.T) {
 	page := browser.Open(t, with(serve(t, troubled(40)).URL(), "column=default/log-agent&row=n0009"), 1280, 800)
 	browser.Eventually(page, `[...document.querySelectorAll("#details .copyable code")].map((e) => e.innerText)
 		.slice(1).join("\n")`, strings.Join([]string{
-		`kubectl logs -n default pod-1 -c app --previous`,
-		`kubectl describe pod -n default pod-1`,
-		`kubectl describe node n0009`,
-		`kubectl localservice nodes log-agent -n default`}, "\n"))
+		`kubectl logs -n default pod-1 -c app --previous --context=test`,
+		`kubectl describe pod -n default pod-1 --context=test`,
+		`kubectl describe node n0009 --context=test`,
+		`kubectl localservice nodes log-agent -n default --context=test`}, "\n"))
 	// A flag does not break.
 	browser.Eventually(page, `[...document.querySelectorAll("#details .copyable code span")]
 		.filter((e) => e.innerText.startsWith("-") && e.getClientRects().length !== 1).length`, 0)
 	browser.Eventually(page, `document.querySelectorAll("#details .copyable code span").length > 10`, true)
-	browser.Eventually(page, `command("get", "it's", "$(x)")`, `kubectl get 'it'\''s' '$(x)'`)
+	browser.Eventually(page, `command("get", "it's", "$(x)")`, `kubectl get 'it'\''s' '$(x)' --context=test`)
 }

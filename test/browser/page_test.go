@@ -59,7 +59,7 @@ func serve(t *testing.T, matrix *view.Matrix) *view.Server {
 // serveNamespace is serve for another namespace, "" for all.
 func serveNamespace(t *testing.T, namespace string, matrix *view.Matrix) *view.Server {
 	t.Helper()
-	scope := view.Scope{Context: "test", Namespace: namespace, Kubectl: []string{"kubectl"}}
+	scope := view.Scope{Context: "test", Namespace: namespace, Flags: []string{"--context=test"}}
 	s, err := view.NewServer(scope, func(_ context.Context, _, row string) *view.Details {
 		return &view.Details{Node: &diagnose.Node{Node: row, DNSName: hostile,
 			Finding:   found(diagnose.Down, hostile, hostile, ""),

@@ -94,8 +94,8 @@ type Scope struct {
 	Namespace string `json:"namespace"`
 	// Name is the name of the only LocalService to show, "" for all.
 	Name string `json:"name"`
-	// Kubectl is the command, with the flags that choose the cluster.
-	Kubectl []string `json:"kubectl"`
+	// Flags choose the cluster, for commands of kubectl.
+	Flags []string `json:"flags,omitempty"`
 	// Notice says what the user may not see.
 	Notice string `json:"notice,omitempty"`
 }

@@ -11,7 +11,8 @@ function detailsChanged(column, row) {
 
 // quoted is a word of a command, so that a shell takes it as one.
 const quoted = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : "'" + word.replaceAll("'", "'\\''") + "'");
-const command = (...words) => [...scope.kubectl, ...words].map(quoted).join(" ");
+// command is one of kubectl, which takes flags only behind the name of a plugin.
+const command = (...words) => ["kubectl", ...words, ...(scope.flags ?? [])].map(quoted).join(" ");
 
 function copyable(text) {
   const button = make("button", { type: "button", className: "copy", ariaLabel: "Copy: " + text }, "Copy");
