@@ -141,7 +141,7 @@ func (c *cluster) lease(ctx context.Context) (newest *coordinationv1.Lease) {
 
 const (
 	// aroundLasts is for how long a watch keeps what it has seen around a LocalService.
-	aroundLasts = time.Minute
+	aroundLasts = 15 * time.Second
 	// aroundTimeout bounds how long a look around takes: the nodes are not shown before it ends.
 	aroundTimeout = 5 * time.Second
 	// aroundLimit is how many objects of each kind a look around reads.

@@ -247,7 +247,7 @@ func (o *objects) input(namespace string) diagnose.Input {
 	}
 }
 
-// list returns the findings about a LocalService. If that has no pod, what is around it is at most a minute old.
+// list returns the findings about a LocalService. If that has no pod, what is around it is at most 15 seconds old.
 func (o *objects) list(ctx context.Context, ls *v1alpha1.LocalService, in diagnose.Input) *diagnose.NodeList {
 	in.LocalService = ls
 	isSelected := func(p *corev1.Pod) bool { return plan.SelectsPod(ls, labels.Set(p.Labels)) }

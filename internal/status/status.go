@@ -204,8 +204,8 @@ func (r *report) ungrouped(ls *v1alpha1.LocalService) (text string) {
 func (r *report) translating(ls *v1alpha1.LocalService) string {
 	text := ""
 	if unknown := plan.UnknownPorts(ls, r.PortNumbers); r.Ready > 0 && len(unknown) > 0 {
-		text = fmt.Sprintf("; no container has a port named %s, which targetPort names: the names resolve, but "+
-			"clients find nothing on that port", words.List(unknown, namesInMessage))
+		text = fmt.Sprintf("; no container has a port named %s, which targetPort names: the names lead "+
+			"to the pods, but have no such port", words.List(unknown, namesInMessage))
 	}
 	if ports := plan.TranslatedPorts(ls, r.PortNumbers); ports != "" {
 		text += "; " + ports

@@ -64,7 +64,7 @@ func serveNamespace(t *testing.T, namespace string, matrix *view.Matrix) *view.S
 		return &view.Details{Node: &diagnose.Node{Node: row, DNSName: hostile,
 			Finding:   found(diagnose.Down, hostile, hostile, ""),
 			Addresses: []string{hostile}}, Pods: []view.Pod{
-			{Pod: diagnose.Pod{Name: "pod-1", Reason: hostile}, Container: "app", Logs: true, Previous: true}},
+			{Pod: diagnose.Pod{Name: "pod-1", Reason: hostile, Container: "app"}, Logs: true, Previous: true}},
 			Events: []view.Event{{Object: hostile, Reason: hostile, Message: hostile}}}
 	})
 	if err != nil {

@@ -171,6 +171,8 @@ type Pod struct {
 	Reason string `json:"reason"`
 	// Message says so in words for people.
 	Message string `json:"message"`
+	// Container is the container that the reason is about, "" for none, or if the pod has only one.
+	Container string `json:"container"`
 }
 
 // newNode returns a node about which nothing is known. Its lists are [] in JSON, not null.

@@ -102,8 +102,8 @@ func whyNoPods(f *facts) string {
 		}
 	}
 	if len(f.Around.Namespaces) > 0 {
-		return fmt.Sprintf("%s Such pods are in namespace %s, but a LocalService selects pods of its own namespace "+
-			"only: create it there", message, first(f.Around.Namespaces))
+		return fmt.Sprintf("%s Such pods are in namespace %s. If they are meant, create the LocalService there: it "+
+			"selects pods of its own namespace only", message, first(f.Around.Namespaces))
 	}
 	if nearest := nearestLabels(ls.Spec.Selector, f.Around.Workloads); nearest != "" {
 		return message + " The nearest are " + nearest + ": correct spec.selector, or the pods' labels"
@@ -203,7 +203,7 @@ func whyNotActed(f *facts, waits bool) string {
 	switch stops := c.Stops(f.told); {
 	case stops != "":
 		return stops
-	case !waits && !isUnobserved(f.LocalService):
+	case !waits && !isUnobserved(f.LocalService), isRecent(f):
 		return ""
 	case c.Name == "":
 		return fmt.Sprintf("No controller has acted on the latest change. See whether it runs, and whether it watches "+
@@ -212,4 +212,21 @@ func whyNotActed(f *facts, waits bool) string {
 	return fmt.Sprintf("The latest change has no effect yet, although a controller runs. See whether it was refused: "+
 		"%s. If not, see whether the controller watches namespace %s (-namespaces) and labels pods (-label-pods), and "+
 		"its log: kubectl logs -n %s %s", describe(f.LocalService), namespace, c.Namespace, cmp.Or(c.Holder, "POD"))
+}
+
+// patience is how long the controller may take.
+const patience = 10 * time.Second
+
+// isRecent reports whether a LocalService, or the node of one of its pods, is so new that the controller may not have
+// acted yet.
+func isRecent(f *facts) bool {
+	latest := f.LocalService.CreationTimestamp
+	for _, p := range f.Pods {
+		for _, c := range p.Status.Conditions {
+			if c.Type == corev1.PodScheduled && latest.Before(&c.LastTransitionTime) {
+				latest = c.LastTransitionTime
+			}
+		}
+	}
+	return f.Now.Sub(latest.Time) < patience
 }

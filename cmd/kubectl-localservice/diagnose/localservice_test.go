@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -82,7 +83,7 @@ func TestMessage(t *testing.T) {
 		"no replicas":      {around(Around{Workloads: makes("Deployment", "demo", 0)}), no + " Deployment web makes such pods, and has 0 replicas: kubectl scale -n default deployment/web --replicas=1"},
 		"no place":         {around(Around{Workloads: makes("DaemonSet", "demo", 0)}), no + " DaemonSet web makes such pods, but its template selects no node: kubectl describe daemonset -n default web"},
 		"no pods made":     {around(Around{Workloads: makes("StatefulSet", "demo", 2)}), no + " StatefulSet web should make them: kubectl describe statefulset -n default web"},
-		"other namespaces": {around(Around{Namespaces: []string{"a", "b"}}), no + " Such pods are in namespace a, b, but a LocalService selects pods of its own namespace only: create it there"},
+		"other namespaces": {around(Around{Namespaces: []string{"a", "b"}}), no + " Such pods are in namespace a, b. If they are meant, create the LocalService there: it selects pods of its own namespace only"},
 		"nothing alike":    {around(Around{Workloads: []Workload{{Labels: labels.Set{"app": "x"}}}}), no},
 		"a typo":           {around(Around{Workloads: append(makes("Deployment", "demoo", 1), Workload{Labels: labels.Set{"app": "x"}}, Workload{Labels: labels.Set{"y": "demo"}})}), no + " The nearest are app=demoo: correct spec.selector, or the pods' labels"},
 		"a label of nodes": {onNode(func(ls *v1alpha1.LocalService) {
@@ -121,6 +122,14 @@ func TestController(t *testing.T) {
 	missing.Services = nil
 	unobserved.LocalService = localService(func(ls *v1alpha1.LocalService) { ls.Generation++ })
 	unlabelled.Pods = []*corev1.Pod{aPod("a", "n1"), aPod("b", "n1", withoutLabel)}
+	created, scheduled := unobserved, unlabelled
+	created.LocalService = localService(func(ls *v1alpha1.LocalService) {
+		ls.Generation, ls.CreationTimestamp = ls.Generation+1, metav1.NewTime(now.Add(-9*time.Second))
+	})
+	scheduled.Pods = []*corev1.Pod{aPod("b", "n1", withoutLabel, func(p *corev1.Pod) {
+		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled,
+			Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Add(-9 * time.Second))})
+	})}
 	refused.Services, refused.LocalService = nil, localService(readyCondition(v1alpha1.ReasonWriteFailed, "no"))
 	for name, c := range map[string]struct {
 		in         Input
@@ -137,6 +146,9 @@ func TestController(t *testing.T) {
 		"missing, refused":         {refused, runs, ""},
 		"not acted on the change":  {unobserved, runs, waits},
 		"pods without their label": {unlabelled, runs, waits},
+		"created a moment ago":     {created, runs, ""},
+		"created, stopped":         {created, stopped, stops},
+		"scheduled a moment ago":   {scheduled, runs, ""},
 	} {
 		c.in.Controller = c.controller
 		if got := listOf(t, c.in).Controller; got != c.want {

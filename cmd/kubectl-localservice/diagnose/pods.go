@@ -39,6 +39,8 @@ type trouble struct {
 	cause, note string
 	// more is what `kubectl describe pod` says about it, "" if that is nothing more.
 	more string
+	// container is the one that this is about, "" for none, or if the pod has only one.
+	container string
 }
 
 // The words for what goes through several states, and for what no state names.
@@ -106,7 +108,7 @@ func podOf(object *corev1.Pod, f *facts) *pod {
 			p.note = since(unreadiness(node).LastTransitionTime, f.told)
 		}
 	}
-	p.Reason, p.Message = own(p.word), p.cause
+	p.Reason, p.Message, p.Container = own(p.word), p.cause, p.container
 	if p.note != "" {
 		p.Message += " (" + p.note + ")"
 	}
@@ -129,19 +131,22 @@ func whyNotReady(p *corev1.Pod, f *facts) trouble {
 	}
 	inits := len(p.Status.InitContainerStatuses)
 	containers := slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses)
-	in := func(i int) string {
+	in := func(i int, t trouble) trouble {
+		if len(containers) > 1 {
+			t.container = containers[i].Name
+		}
 		switch {
 		case i < inits:
-			return "init container " + containers[i].Name + ": "
+			t.cause = "init container " + containers[i].Name + ": " + t.cause
 		case len(p.Status.ContainerStatuses) > 1:
-			return "container " + containers[i].Name + ": "
+			t.cause = "container " + containers[i].Name + ": " + t.cause
 		}
-		return ""
+		return t
 	}
 	for i := range containers {
 		if t := whyNotRunning(p, &containers[i], i < inits, f.Now); t.word != "" {
-			t.cause = in(i) + elide(t.cause, p)
-			return t
+			t.cause = elide(t.cause, p)
+			return in(i, t)
 		}
 	}
 	if ready.Status == corev1.ConditionTrue {
@@ -153,7 +158,7 @@ func whyNotReady(p *corev1.Pod, f *facts) trouble {
 			probe = "its startup probe has not succeeded"
 		}
 		if !c.Ready && c.State.Running != nil {
-			return trouble{word: ProbeFails, cause: in(i) + probe, note: sinceItRuns(c, f.told)}
+			return in(i, trouble{word: ProbeFails, cause: probe, note: sinceItRuns(c, f.told)})
 		}
 	}
 	if p.Spec.NodeName == "" {
@@ -188,7 +193,7 @@ func whyNotRunning(p *corev1.Pod, c *corev1.ContainerStatus, isInit bool, now ti
 		return trouble{word: waiting.Reason, cause: own(waiting.Reason), more: "what it waits for"} // ContainerCreating
 	case ended != nil && (ended.ExitCode != 0 || !isInit):
 		crash = ended
-	case running != nil && crash != nil && !isInit && isLoop(crash, now.Sub(running.StartedAt.Time)):
+	case running != nil && crash != nil && isLoop(crash, now.Sub(running.StartedAt.Time), c.RestartCount):
 	default:
 		return trouble{}
 	}
@@ -227,11 +232,12 @@ func fatalProbes(p *corev1.Pod, container string) string {
 
 func exited(code int32) string { return fmt.Sprint("exit code ", code) }
 
-// isLoop reports whether a container that runs again will most likely end once more: it has hardly run, and not much
-// longer than before. After a run of ten minutes, the kubelet forgets the crashes before.
-func isLoop(last *corev1.ContainerStateTerminated, runs time.Duration) bool {
+// isLoop reports whether a container that runs again will most likely end once more: it has not run much longer than
+// before, nor for a minute for each time that it has ended. After a run of ten minutes, the kubelet forgets the crashes
+// before.
+func isLoop(last *corev1.ContainerStateTerminated, runs time.Duration, restarts int32) bool {
 	before := last.FinishedAt.Sub(last.StartedAt.Time)
-	return before < 10*time.Minute && runs <= min(before+10*time.Second, time.Minute)
+	return before < 10*time.Minute && runs <= min(before+10*time.Second, time.Duration(restarts)*time.Minute)
 }
 
 func restarts(c *corev1.ContainerStatus) string {

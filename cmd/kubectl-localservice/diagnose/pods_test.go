@@ -88,7 +88,15 @@ func TestWhyNotReady(t *testing.T) {
 		"no program": {crashed(waiting("CrashLoopBackOff"), notStarted, 2), "CrashLoopBackOff", `exec: "/no": stat /no: no such file (2 restarts)`},
 		"waits to run again": {crashed(waiting("CrashLoopBackOff"), exit("Error", 1, "", 5), 1), "CrashLoopBackOff",
 			"exit code 1 (1 restart)"},
-		"is ready again":                  {readyAgain(3, 1), "CrashLoopBackOff", "exit code 1 (1 restart)"},
+		"is ready again": {readyAgain(3, 1), "CrashLoopBackOff", "exit code 1 (1 restart)"},
+		"is ready, after a minute for each end": {func(p *corev1.Pod) {
+			readyAgain(61, 1)(p)
+			p.Status.ContainerStatuses[0].LastTerminationState = exit("Error", 1, "", 80)
+		}, "", ""},
+		"is ready, but has ended often": {func(p *corev1.Pod) {
+			readyAgain(61, 2)(p)
+			p.Status.ContainerStatuses[0].LastTerminationState = exit("Error", 1, "", 80)
+		}, "CrashLoopBackOff", "exit code 1 (2 restarts)"},
 		"is ready for longer than before": {readyAgain(16, 5), "", ""},
 		"runs again":                      {crashed(runs(3), exit("Error", 1, "", 5), 5), "CrashLoopBackOff", "exit code 1 (5 restarts)"},
 		"runs for longer than before": {crashed(runs(240), exit("Error", 1, "", 5), 1), ProbeFails,
@@ -102,6 +110,11 @@ func TestWhyNotReady(t *testing.T) {
 		"crashes, nobody knows how": {notReady(waiting("CrashLoopBackOff")), "CrashLoopBackOff", "CrashLoopBackOff"},
 		"init container crashes": {initState(waiting("CrashLoopBackOff")), "CrashLoopBackOff",
 			"init container init: CrashLoopBackOff"},
+		"init container runs again": {func(p *corev1.Pod) {
+			initState(runs(3))(p)
+			p.Status.InitContainerStatuses[1].RestartCount = 1
+			p.Status.InitContainerStatuses[1].LastTerminationState = exit("Error", 5, "", 15)
+		}, "CrashLoopBackOff", "init container init: exit code 5 (1 restart)"},
 		"init container is done": {initState(terminated("Completed", 0)), "PodInitializing", "PodInitializing"},
 		"bad configuration": {notReady(waitingFor("CreateContainerConfigError", `secret "s" not found`)),
 			"CreateContainerConfigError", `secret "s" not found`},

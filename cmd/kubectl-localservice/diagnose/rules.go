@@ -114,7 +114,7 @@ var rules = []rule{
 		return f
 	}, nil},
 	{PodsNotReady, func(n *name) bool { return len(n.unready) > 0 }, func(n *name) Finding {
-		return Finding{Cause: n.unready[0].cause, About: aboutUnready(n.unready),
+		return Finding{Cause: n.unready[0].cause, About: byCause(n.unready),
 			Act: cmp.Or(howToStart(n, n.unready), seePod(n.unready[0]))}
 	}, nil},
 	{EndpointsOutdated, func(n *name) bool { return len(n.unpublished) > 0 }, func(n *name) Finding {
@@ -126,7 +126,8 @@ var rules = []rule{
 			"EndpointSlice is managed by %s", n.Endpoints.Ready, n.Endpoints.Total, own(n.manager))}
 	}, nil},
 	{PortsMissing, func(n *name) bool { return len(n.missingPorts) > 0 }, func(n *name) Finding {
-		return Finding{Cause: whyNoPort(n), About: declaredPorts(n)}
+		return Finding{Cause: whyNoPort(n), About: declaredPorts(n),
+			Act: "correct targetPort, or name the container's port"}
 	}, nil},
 	{"", func(n *name) bool { return n.Endpoints.Ready > 0 }, func(*name) Finding {
 		return Finding{State: Healthy}
@@ -135,8 +136,7 @@ var rules = []rule{
 		return Finding{Cause: "only terminating pods", About: each(n.terminating, podName)}
 	}, nil},
 	{PodsEnded, func(n *name) bool { return len(n.pods) > 0 }, func(n *name) Finding {
-		return Finding{State: Empty, Cause: "only ended pods",
-			About: each(n.pods, func(p *pod) string { return words.Join(": ", p.Name, p.cause, p.note) })}
+		return Finding{State: Empty, Cause: "only ended pods: " + n.pods[0].cause, About: byCause(n.pods)}
 	}, nil},
 	{NodeUnschedulable, func(n *name) bool {
 		return are(n, func(node *corev1.Node) bool { return node.Spec.Unschedulable })
@@ -224,8 +224,8 @@ func sinceNotReady(n *name) string {
 	return since(latest, n.told)
 }
 
-// aboutUnready names the pods with the cause of the first one, and then the others with theirs.
-func aboutUnready(pods []*pod) string {
+// byCause names the pods with the cause of the first one, and then the others with theirs.
+func byCause(pods []*pod) string {
 	var same, others []string
 	for _, p := range pods {
 		if p.cause == pods[0].cause {
@@ -265,7 +265,7 @@ func whyNoPort(n *name) string {
 	}
 	missing := "no container has a port named " + strings.Join(targets, ", ")
 	if !plan.HasClusterIPs(n.LocalService) {
-		return missing + ": the name leads to the pods, but no port is published, such as in SRV records"
+		return missing + ": the name leads to the pods, but has no such port"
 	}
 	return missing + ": nothing listens behind port " + strings.Join(ports, ", ")
 }

@@ -164,9 +164,9 @@ func TestRules(t *testing.T) {
 			"only terminating pods (a)"},
 		"only ended": {with(services, nil, aPod("a", "n1", phase(corev1.PodFailed, "Evicted")),
 			aPod("b", "n1", phase(corev1.PodSucceeded, ""))), PodsEnded, Empty, "0/0",
-			"only ended pods (a: Evicted, b: Succeeded)"},
+			"only ended pods: Evicted (a, b: Succeeded)"},
 		"only ended, and published as not ready": {with(services, unready, aPod("a", "n1", phase(corev1.PodSucceeded, ""))),
-			PodsEnded, Empty, "0/0", "only ended pods (a: Succeeded)"},
+			PodsEnded, Empty, "0/0", "only ended pods: Succeeded (a)"},
 		"no pod": {with(services, nil, aPod("a", "n2"), aPod("b", "n1", func(p *corev1.Pod) { p.Labels["app"] = "x" })),
 			NoPods, Empty, "0/0", no},
 		"no pod, but unscheduled ones": {with(services, nil, aPod("a", "", unscheduled)), NoPods, Empty, "0/0",
@@ -257,6 +257,7 @@ func TestPortsMissing(t *testing.T) {
 	web, metrics := port("web", 80, intstr.FromString("web")), port("metrics", 90, intstr.FromInt32(9090))
 	none, both := []string{}, []string{"web", "metrics"}
 	const message = `no container has a port named "web": nothing listens behind port 80`
+	const act = "; correct targetPort, or name the container's port"
 	for name, c := range map[string]struct {
 		headless  bool
 		wanted    []v1alpha1.ServicePort
@@ -269,15 +270,15 @@ func TestPortsMissing(t *testing.T) {
 		"published": {wanted: []v1alpha1.ServicePort{web, metrics}, published: [][]string{both},
 			pod: aPod("a", "n1", http), state: Healthy, ready: 1},
 		"none": {wanted: []v1alpha1.ServicePort{web}, published: [][]string{none}, pod: aPod("a", "n1"), state: Down,
-			message: message + " (a names no port)"},
+			message: message + " (a names no port)" + act},
 		"one of two": {wanted: []v1alpha1.ServicePort{web, metrics}, published: [][]string{{"metrics"}},
-			pod: aPod("a", "n1", http), state: Down, message: message + " (a has http: 8080/TCP)"},
+			pod: aPod("a", "n1", http), state: Down, message: message + " (a has http: 8080/TCP)" + act},
 		"each of two at another pod": {wanted: []v1alpha1.ServicePort{web, port("metrics", 90,
 			intstr.FromString("metrics"))}, published: [][]string{{"metrics"}, {"web"}}, pod: aPod("a", "n1", http),
 			state: Healthy, ready: 1},
 		"headless": {headless: true, wanted: []v1alpha1.ServicePort{web}, published: [][]string{none},
 			pod: aPod("a", "n1", http), state: Degraded, ready: 1, message: `no container has a port named "web": the ` +
-				"name leads to the pods, but no port is published, such as in SRV records (a has http: 8080/TCP)"},
+				"name leads to the pods, but has no such port (a has http: 8080/TCP)" + act},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := Input{Nodes: nodesWith("n1"), Pods: []*corev1.Pod{c.pod},

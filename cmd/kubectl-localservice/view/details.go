@@ -25,8 +25,6 @@ type Pod struct {
 	diagnose.Pod
 	Created  time.Time `json:"created"`
 	Restarts int32     `json:"restarts"`
-	// Container is the first container that is not ready, "" if all are, or for a pod with only one.
-	Container string `json:"container,omitempty"`
 	// Logs is true if a container has run, and Previous if it has ended and that is why the pod is not ready.
 	Logs     bool `json:"logs,omitempty"`
 	Previous bool `json:"previous,omitempty"`
@@ -41,18 +39,13 @@ func NewPod(known diagnose.Pod, pod *corev1.Pod) Pod {
 		p.Restarts += s.RestartCount
 		p.Logs = p.Logs || s.State.Running != nil || s.State.Terminated != nil || s.RestartCount > 0
 	}
-	ended := func(s corev1.ContainerStatus) bool {
-		return s.State.Terminated != nil && s.State.Terminated.ExitCode == 0
+	about := slices.IndexFunc(statuses, func(s corev1.ContainerStatus) bool { return s.Name == known.Container })
+	if about < 0 && len(statuses) == 1 {
+		about = 0
 	}
-	i := slices.IndexFunc(statuses, func(s corev1.ContainerStatus) bool { return !s.Ready && !ended(s) })
-	if i >= 0 {
-		// The log of a container that has just ended is not a previous one yet.
-		p.Previous = statuses[i].RestartCount > 0 && statuses[i].State.Terminated == nil &&
-			known.Reason != diagnose.ProbeFails
-		if len(statuses) > 1 {
-			p.Container = statuses[i].Name
-		}
-	}
+	// The log of a container that has just ended is not a previous one yet.
+	p.Previous = about >= 0 && known.Reason != "" && known.Reason != diagnose.ProbeFails &&
+		statuses[about].RestartCount > 0 && statuses[about].State.Terminated == nil
 	return p
 }
 

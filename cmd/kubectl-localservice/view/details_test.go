@@ -30,10 +30,10 @@ func TestLogs(t *testing.T) {
 		pod := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{
 			{Name: "sidecar", Ready: true, State: runs}, {Name: "app", State: c.state, RestartCount: c.restarts}}}}
 		if name == "never ran" {
-			pod.Status.ContainerStatuses = pod.Status.ContainerStatuses[1:]
+			pod.Status.ContainerStatuses[0].State = c.state
 		}
-		got := NewPod(diagnose.Pod{Reason: c.reason}, pod)
-		if got.Logs != c.logs || got.Previous != c.previous || (got.Container == "app") != c.logs ||
+		got := NewPod(diagnose.Pod{Reason: c.reason, Container: "app"}, pod)
+		if got.Logs != c.logs || got.Previous != c.previous ||
 			got.Restarts != c.restarts {
 			t.Errorf("%s: %+v", name, got)
 		}
