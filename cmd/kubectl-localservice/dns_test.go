@@ -153,7 +153,7 @@ func TestKubeDNS(t *testing.T) {
 	f.withDNS(t, newDNSServer(t, map[string][]string{}), "registry.k8s.io/dns/k8s-dns-kube-dns:1.26.8")
 	const query = "-o=jsonpath={.dns.kubeDNS};{range .items[*]}{.node} {.dns.result};{end}"
 	code, stdout, stderr := f.run(t, "nodes", "demo", "--dns", query)
-	if want := "true;EU.b Empty;eu-a Unknown;eu-c Empty;n5 ;"; code != 0 || stdout != want ||
+	if want := "true;eu-a Unknown;eu-c Empty;EU.b Empty;n5 ;"; code != 0 || stdout != want ||
 		!strings.HasPrefix(stderr, "warning: The cluster's DNS is kube-dns (pod kube-system/dns-1), which does not") {
 		t.Errorf("%d: %q, want %q; %s", code, stdout, want, stderr)
 	}

@@ -90,12 +90,12 @@ n5    n5.demo   n5.demo.default.svc.cluster.local   0/0   <none>   <none>       
 		"zone": {
 			"nodes demo": `
 NODE   NAME                   ENDPOINTS   REASON
-EU.b   eu-b-5p6vttgaff.demo   0/0         no pod with app=demo here
 eu-a   eu-a.demo              2/3         exit code 1 (c: 5 restarts)
 eu-c   eu-c.demo              0/0         the name is not published; mode Hostnames needs the permission to write End…
+EU.b   eu-b-5p6vttgaff.demo   0/0         no pod with app=demo here
 n5     <none>                 0/0         the label zone (spec.groupBy) of the node is empty, and its value would be …
 `,
-			"__complete url demo ": "\nEU.b\neu-a\neu-c\n:4\n",
+			"__complete url demo ": "\neu-a\neu-c\nEU.b\n:4\n",
 			"url demo EU.b":        "\nhttp://eu-b-5p6vttgaff.demo.default:8080\n",
 		},
 	} {

@@ -221,8 +221,9 @@ func (o *objects) each(read func(*source) error) error {
 // lists returns the findings about all LocalServices, by namespace and name.
 func (o *objects) lists(ctx context.Context) (lists []*diagnose.NodeList) {
 	all := inNamespace[v1alpha1.LocalService](o.localServices, metav1.NamespaceAll)
+	natural := diagnose.Natural()
 	slices.SortFunc(all, func(a, b *v1alpha1.LocalService) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), diagnose.Natural(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), natural(a.Name, b.Name))
 	})
 	var in diagnose.Input
 	for i, ls := range all {

@@ -177,11 +177,11 @@ func TestGroups(t *testing.T) {
 		f.Message = f.Cause
 	}
 	want := []*Node{
-		item(Node{Node: "Y.1", Hostname: "y-1-pzdwrni43z", Service: "demo", Finding: none, HasService: true,
-			DNSName: "y-1-pzdwrni43z.demo.default.svc.cluster.local"}),
 		item(Node{Node: "x", Hostname: "x", Service: "demo", DNSName: "x.demo.default.svc.cluster.local", Finding: well,
 			HasService: true, Endpoints: Endpoints{2, 2}, Addresses: []string{"10.0.0.1", "10.0.0.3"}}, "y", "n3", "z",
 			"n1"),
+		item(Node{Node: "Y.1", Hostname: "y-1-pzdwrni43z", Service: "demo", Finding: none, HasService: true,
+			DNSName: "y-1-pzdwrni43z.demo.default.svc.cluster.local"}),
 		item(Node{Node: "a", Finding: nameless}, "w", "a"),
 		item(Node{Node: "b", Finding: empty}),
 	}

@@ -27,14 +27,15 @@ func TestNatural(t *testing.T) {
 	want := []string{"", "10", "a", "a-2-b", "a-2-c", "a-02-d", "a-10", "a-10-a", "a10", "b"}
 	got := slices.Clone(want)
 	slices.Reverse(got)
-	slices.SortFunc(got, Natural)
+	natural := Natural()
+	slices.SortFunc(got, natural)
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q; want %q", got, want)
 	}
 	for _, a := range want {
 		for _, b := range want {
-			if (Natural(a, b) == 0) != (a == b) || Natural(a, b) != -Natural(b, a) {
-				t.Errorf("%q and %q: %d, %d", a, b, Natural(a, b), Natural(b, a))
+			if (natural(a, b) == 0) != (a == b) || natural(a, b) != -natural(b, a) {
+				t.Errorf("%q and %q: %d, %d", a, b, natural(a, b), natural(b, a))
 			}
 		}
 	}

@@ -79,11 +79,12 @@ func namesOf(f *facts) (names []*name) {
 		n.on = append(n.on, f.nodes[node])
 		n.pods = append(n.pods, f.pods[node]...)
 	}
+	natural := Natural()
 	slices.SortFunc(names, func(a, b *name) int {
 		if (a.Hostname == "") != (b.Hostname == "") {
 			return cmp.Compare(b.Hostname, a.Hostname)
 		}
-		return Natural(a.Node.Node, b.Node.Node)
+		return natural(a.Node.Node, b.Node.Node)
 	})
 	return names
 }
