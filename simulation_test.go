@@ -74,7 +74,6 @@ func replicate(ctx context.Context, r simulation.Replica) {
 	}
 	deps.Shuffle, deps.Clock = r.Shuffle, quietClock{}
 	c := makeControllers(deps)
-	r.Remembers(func(gone map[string]bool) []string { return simulation.Remembered(c, gone) })
 	cachesCtx, stopCaches := context.WithCancel(context.WithoutCancel(ctx))
 	waitForCaches := deps.Caches.Start(cachesCtx)
 	defer waitForCaches()

@@ -90,6 +90,7 @@ func TestObservedStores(t *testing.T) {
 
 // TestObservedWaits: a sync looks again soon after its write, and later less often, but every second. It waits for no
 // more than a minute, for example after a restore of etcd. An earlier write does not shorten the wait for a later one.
+// After five minutes nothing is remembered.
 func TestObservedWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o, store := NewObserved(), &syncedUpTo{"5"}
@@ -110,6 +111,9 @@ func TestObservedWaits(t *testing.T) {
 			if got := o.Wait(demo, store, ObservedTimeout); got != c.want {
 				t.Errorf("%s later: waits %s, want %s", c.after, got, c.want)
 			}
+		}
+		if time.Sleep(StatusTimeout); len(o.writes.Keys()) > 0 {
+			t.Errorf("%v are remembered after %s", o.writes.Keys(), StatusTimeout)
 		}
 	})
 }

@@ -46,7 +46,6 @@ type guard struct {
 	edited  map[types.NamespacedName]time.Time
 	gone    map[types.UID]time.Time // LocalServices that are deleted, or being deleted
 	owners  map[types.UID]string    // the namespaces of all LocalServices that ever existed
-	seen    map[string]bool         // the UIDs and keys of all objects that ever existed
 	changed time.Time               // when anything last changed on which demands depend
 }
 
@@ -69,7 +68,7 @@ const mostMistaken = 10
 
 func newGuard(server *APIServer, story *story) *guard {
 	g := &guard{story: story, server: server, pods: newPodLabels(), names: map[types.NamespacedName]*demand{},
-		traces: map[types.NamespacedName]trace{}, failed: map[string]time.Time{}, seen: map[string]bool{},
+		traces: map[types.NamespacedName]trace{}, failed: map[string]time.Time{},
 		edited: map[types.NamespacedName]time.Time{}, owners: map[types.UID]string{}, gone: map[types.UID]time.Time{}}
 	server.Observe(g.look)
 	server.refusals = append(server.refusals, g.refused)
@@ -126,9 +125,6 @@ func (g *guard) event(by, reason, note string) {
 
 // look is called for every write that has taken place, with the lock of the API server held.
 func (g *guard) look(w Write) {
-	if w.Before == nil && w.Resource != "leases" && w.Resource != "events" && w.Resource != "namespaces" {
-		g.seen[string(w.After.GetUID())], g.seen[strings.TrimPrefix(w.Key.String(), "/")] = true, true
-	}
 	if g.server.admission != nil {
 		g.failed[""] = time.Now() // What is stored otherwise than it was written counts as failed.
 	}

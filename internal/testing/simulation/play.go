@@ -30,8 +30,6 @@ type Replica struct {
 	// Shuffle is like rand.Shuffle, with the same result each time that the history is played.
 	Shuffle func(n int, swap func(i, j int))
 	Record  func(object, eventType, reason, note string)
-	// Remembers takes a function that returns what the program remembers of gone objects, by their UIDs and keys.
-	Remembers func(func(gone map[string]bool) []string)
 }
 
 // Failure is what a history has shown to be wrong with the controllers.
@@ -76,8 +74,6 @@ type replica struct {
 	endpoint *Endpoint
 	stop     context.CancelFunc
 	done     chan struct{}
-	// remembers is what the program has given to Replica.Remembers.
-	remembers func(gone map[string]bool) []string
 }
 
 // Play plays a history, and returns what is wrong, nil for nothing. It must be called in a bubble of testing/synctest.

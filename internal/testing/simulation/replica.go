@@ -22,7 +22,7 @@ func (w *world) start(ctx context.Context) {
 		defer close(r.done)
 		w.program(ctx, Replica{Config: r.endpoint.Config(), Elect: w.history.Replicas > 1,
 			Log:     func(line string) { w.logged(r, line) },
-			Shuffle: r.shuffle, Remembers: func(f func(map[string]bool) []string) { r.remembers = f },
+			Shuffle: r.shuffle,
 			Record: func(object, eventType, reason, note string) {
 				w.story.add("  %s: %s event %s of %s: %s", r.name, eventType, reason, object, note)
 				w.guard.event(r.name, reason, note)

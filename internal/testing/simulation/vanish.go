@@ -24,28 +24,4 @@ func (w *world) vanish() {
 			w.guard.fail("a Service of a LocalService that is gone", "%s", keyOf(service))
 		}
 	}
-	if w.history.Replicas == 1 { // Each second of an election costs as much as a change.
-		w.forget()
-	}
-}
-
-// memorable is how long a replica may remember something about objects that are gone.
-const memorable = 30 * time.Minute
-
-// forget deletes the rest, too. Then the replicas must not remember anything about it for long.
-func (w *world) forget() {
-	w.server.mu.Lock()
-	for _, name := range []string{"replicasets", "clonesets", "pods", "services", "nodes"} {
-		for _, e := range w.server.tables[name].sorted() {
-			_ = w.server.delete(userName, w.server.tables[name], keyOf(e.object),
-				&metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
-		}
-	}
-	w.server.mu.Unlock()
-	time.Sleep(memorable)
-	for _, r := range w.replicas {
-		for _, what := range r.remembers(w.guard.seen) {
-			w.guard.fail("something is remembered of what is gone", "%s: %s", r.name, what)
-		}
-	}
 }
