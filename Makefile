@@ -169,10 +169,10 @@ fault: build playground ## Run test-fault longer, and let parts of a cluster han
 	cd test && FAULT=whole CGO_ENABLED=0 go test -count=1 -timeout 30m -v -run TestPartsThatHang ./e2e/...
 
 .PHONY: fuzz
-fuzz: ## Search for inputs that break the names and the plan (FUZZTIME=30s each)
+fuzz: ## Search for inputs that break the names and the selection of nodes (FUZZTIME=30s each)
 	go test ./pkg/naming -run '^$$' -fuzz FuzzServiceName -fuzztime $(FUZZTIME)
 	go test ./pkg/naming -run '^$$' -fuzz FuzzNodeLabelValue -fuzztime $(FUZZTIME)
-	go test ./internal/plan -run '^$$' -fuzz FuzzCompute -fuzztime $(FUZZTIME)
+	go test ./internal/plan -run '^$$' -fuzz FuzzSelects -fuzztime $(FUZZTIME)
 
 .PHONY: bench
 bench: build playground ## Measure the controller against bare clients (ROW=3); an hour for all rows

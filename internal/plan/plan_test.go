@@ -1,9 +1,7 @@
 package plan
 
 import (
-	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -103,105 +101,6 @@ func TestSelectsPod(t *testing.T) {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
-}
-
-// FuzzCompute: whatever a namespace contains, a plan touches no objects of others, and once it is carried out, only
-// conflicts remain.
-func FuzzCompute(f *testing.F) {
-	for seed := range uint64(8) {
-		f.Add(seed, seed)
-	}
-	f.Fuzz(func(t *testing.T, seed, specSeed uint64) {
-		random := rand.New(rand.NewPCG(seed, specSeed))
-		names := specNames()
-		before := template(t, localService(specs[names[random.IntN(len(names))]]))
-		after := template(t, localService(specs[names[specSeed%uint64(len(names))]]))
-		c, nodes := randomCluster(random, before)
-		original := c.deepCopy()
-
-		plan := Compute(c.input(after, nodes...))
-		for _, change := range all(plan) {
-			live := original[change.Name]
-			switch change.Action {
-			case Update, Replace, Delete:
-				if h := holder(after, live, change.Node); h != Ours && h != Orphan {
-					t.Fatalf("%s %s, which is not ours", change.Action, change.Name)
-				}
-			case Conflict:
-				if change.Rival == "" && holder(after, live, change.Node) == Ours {
-					t.Fatalf("%s is ours, but reported as a conflict", change.Name)
-				}
-				if change.Rival != "" && (change.Node != "e.f" || change.Rival != "e-f") {
-					t.Fatalf("node %s has the name of %s", change.Rival, change.Node)
-				}
-			case Create:
-				if live != nil {
-					t.Fatalf("%s exists already", change.Name)
-				}
-			}
-		}
-		if diff := cmp.Diff(original, c); diff != "" {
-			t.Fatalf("the input was changed:\n%s", diff)
-		}
-		c.run(t, after, plan)
-		again := Compute(c.input(after, nodes...))
-		for _, change := range all(again) {
-			if change.Action != Conflict {
-				t.Fatalf("%s %s after the plan was carried out", change.Action, change.Name)
-			}
-		}
-		if again.InPlace+len(again.Changes[Conflict]) != len(nodes) {
-			t.Fatalf("%d in place and %d conflicts of %d nodes", again.InPlace, len(again.Changes[Conflict]),
-				len(nodes))
-		}
-		for name, service := range original {
-			ours := slices.ContainsFunc(append(nodes, ""), func(node string) bool {
-				h := holder(after, service, node)
-				return h == Ours || h == Orphan
-			})
-			if !ours && !cmp.Equal(service, c[name]) {
-				t.Fatalf("%s of somebody else was touched", name)
-			}
-		}
-	})
-}
-
-// randomCluster has nodes with odd names, some with a Service, some of these with external changes, and Services of
-// others.
-func randomCluster(random *rand.Rand, tmpl *Template) (cluster, []string) {
-	c := newCluster()
-	var nodes []string
-	for _, node := range []string{"a", "b", "c-d", "e.f", "e-f", "1", strings.Repeat("long.", 30) + "x"} {
-		if random.IntN(4) > 0 {
-			nodes = append(nodes, node)
-		}
-		name := naming.ServiceName(tmpl.owner.Name, node)
-		switch random.IntN(4) {
-		case 0:
-		case 1:
-			c[name] = foreign(name)
-		case 2:
-			c[name] = stored(tmpl.Service(node))
-		default:
-			s := stored(tmpl.Service(node))
-			spoil[random.IntN(len(spoil))](s)
-			c[name] = s
-		}
-	}
-	c["unrelated"] = foreign("unrelated")
-	return c, nodes
-}
-
-var spoil = []func(*corev1.Service){
-	func(s *corev1.Service) { s.OwnerReferences = nil },
-	func(s *corev1.Service) { s.OwnerReferences[0].UID, s.OwnerReferences[0].Name = "other", "other" },
-	func(s *corev1.Service) { s.Labels = nil },
-	func(s *corev1.Service) { s.Annotations = nil },
-	func(s *corev1.Service) { s.Annotations[v1alpha1.AppliedMetadataAnnotationKey] = "{" },
-	func(s *corev1.Service) { s.Spec.Selector = map[string]string{"x": "y"} },
-	func(s *corev1.Service) { s.Spec.Ports = nil },
-	func(s *corev1.Service) { s.Spec.PublishNotReadyAddresses = !s.Spec.PublishNotReadyAddresses },
-	func(s *corev1.Service) { s.Spec.TrafficDistribution = new("PreferSameZone") },
 }
 
 // full returns a LocalService for n nodes, with everything in place.
