@@ -53,10 +53,12 @@ func TestWritesOfCurrentOnly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, 1)
 			c.edit(f)
+			reads := 0
+			f.onRead(func() error { reads++; return nil })
 			out, requests := f.write(f.changes(plan.Create, "a"), f.changes(plan.Delete, "b"))
 			isStale := out.Stopped != nil && reconcile.IsStale(out.Stopped)
-			if len(requests) != c.made || isStale != (c.made == 0) || !isStale && out.Stopped != nil {
-				t.Errorf("%v, stopped by %v", requests, out.Stopped)
+			if len(requests) != c.made || isStale != (c.made == 0) || !isStale && out.Stopped != nil || reads != 1 {
+				t.Errorf("%v, stopped by %v, after %d reads", requests, out.Stopped, reads)
 			}
 		})
 	}
