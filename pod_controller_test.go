@@ -337,6 +337,9 @@ func TestPodsEvents(t *testing.T) {
 	selecting := func(app string) func(*v1alpha1.LocalService) {
 		return func(ls *v1alpha1.LocalService) { ls.Spec.Selector["app"] = app }
 	}
+	ended := func(phase corev1.PodPhase) *corev1.Pod {
+		return testPod(strings.ToLower(string(phase)), func(p *corev1.Pod) { p.Status.Phase = phase })
+	}
 	ls, named := testLocalService(), func(ls *v1alpha1.LocalService) { ls.Name = "second" }
 	for name, test := range map[string]struct {
 		before []simulation.Object
@@ -354,6 +357,9 @@ func TestPodsEvents(t *testing.T) {
 		"pod deleted": {[]simulation.Object{ls, labelled}, func(c *cluster) { c.remove(labelled) }, nil},
 		"LocalService created": {[]simulation.Object{namespace, mine, other, elsewhere, labelled},
 			func(c *cluster) { c.create(ls) }, []string{"mine"}},
+		"LocalService created for pods that have ended": {
+			[]simulation.Object{ended(corev1.PodSucceeded), ended(corev1.PodFailed)},
+			func(c *cluster) { c.create(ls) }, nil},
 		"LocalService that selects others now": {
 			[]simulation.Object{namespace, testLocalService(selecting("x")), mine, other, elsewhere, labelled},
 			func(c *cluster) { edit(c, "demo", selecting("demo")) }, []string{"mine"}},

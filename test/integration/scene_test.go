@@ -6,6 +6,7 @@ import (
 	"maps"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -65,4 +66,30 @@ func spec(texts ...string) change {
 			ls.Spec.NodeSelector = selected
 		}
 	}
+}
+
+// app is the label that LocalService demo selects pods by.
+var app = map[string]string{"app": "demo"}
+
+// setPodStatus does what a kubelet does: the pod is ready, or its container waits for a reason.
+func (s *scene) setPodStatus(name, ip, waits string) {
+	s.T.Helper()
+	ready, state := corev1.ConditionTrue, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	restarts := int32(0)
+	if waits != "" {
+		ready = corev1.ConditionFalse
+		state = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: waits}}
+	}
+	if waits == "CrashLoopBackOff" {
+		restarts = 7
+	}
+	status := corev1.PodStatus{
+		Phase: corev1.PodRunning, PodIP: ip, PodIPs: []corev1.PodIP{{IP: ip}},
+		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}},
+		ContainerStatuses: []corev1.ContainerStatus{{Name: "app", Ready: waits == "", State: state,
+			RestartCount: restarts}},
+	}
+	patch, err := json.Marshal(map[string]any{"status": status})
+	s.Must(err)
+	s.PatchPod(name, string(patch), "status")
 }
