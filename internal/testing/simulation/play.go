@@ -138,7 +138,6 @@ func (w *world) play(ctx context.Context) {
 	w.heal()
 	w.settle()
 	w.rest()
-	w.vanish()
 }
 
 // wait lets time pass, and looks at what happens meanwhile.
