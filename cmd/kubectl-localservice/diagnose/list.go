@@ -198,12 +198,12 @@ func Nodes(in Input) *NodeList {
 	if f.ready.Status != metav1.ConditionTrue {
 		list.Summary.Problem = words.Printable(f.ready.Message)
 	}
-	waits := false
+	isAnyLate := false
 	for _, n := range f.names {
 		finding, status := findingOf(n)
 		n.Finding = finding
 		complete(n)
-		waits = waits || n.Waits && f.refusal == ""
+		isAnyLate = isAnyLate || isLate(n)
 		list.Summary.Told = list.Summary.Told || slices.Contains(status, f.ready.Reason)
 		if n.Service != "" || n.rival != "" {
 			list.Summary.Nodes++
@@ -214,7 +214,7 @@ func Nodes(in Input) *NodeList {
 		list.Items = append(list.Items, n.Node)
 	}
 	list.Message = strings.Join(messagesOf(f), "\n")
-	list.Controller = whyNotActed(f, waits)
+	list.Controller = whyNotActed(f, isAnyLate)
 	return list
 }
 

@@ -3,6 +3,7 @@ package diagnose
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -196,14 +197,14 @@ func (c *Controller) Stops(now time.Time) string {
 		c.Namespace)
 }
 
-// whyNotActed says that no controller has acted on a LocalService, and how to look; "" if one has. Of the findings,
-// those that wait for it count.
-func whyNotActed(f *facts, waits bool) string {
+// whyNotActed says that no controller has acted on a LocalService, and how to look; "" if one has, or if no name is
+// late and the spec is observed.
+func whyNotActed(f *facts, isAnyLate bool) string {
 	c, namespace := &f.Controller, f.LocalService.Namespace
 	switch stops := c.Stops(f.told); {
 	case stops != "":
 		return stops
-	case !waits && !isUnobserved(f.LocalService), isRecent(f):
+	case !isAnyLate && !isUnobserved(f.LocalService), f.isNew(f.LocalService.CreationTimestamp):
 		return ""
 	case c.Name == "":
 		return fmt.Sprintf("No controller has acted on the latest change. See whether it runs, and whether it watches "+
@@ -217,16 +218,23 @@ func whyNotActed(f *facts, waits bool) string {
 // patience is how long the controller may take.
 const patience = 10 * time.Second
 
-// isRecent reports whether a LocalService, or the node of one of its pods, is so new that the controller may not have
-// acted yet.
-func isRecent(f *facts) bool {
-	latest := f.LocalService.CreationTimestamp
-	for _, p := range f.Pods {
-		for _, c := range p.Status.Conditions {
-			if c.Type == corev1.PodScheduled && latest.Before(&c.LastTransitionTime) {
-				latest = c.LastTransitionTime
-			}
+func (f *facts) isNew(began metav1.Time) bool { return f.Now.Sub(began.Time) < patience }
+
+// isLate reports whether a name waits for the controller, which should have acted already.
+func isLate(n *name) bool {
+	if !n.Waits || n.refusal != "" {
+		return false
+	}
+	pods := slices.Concat(n.strayed, n.mislabelled, n.unlabelled)
+	return n.Reason != PodsMislabelled ||
+		slices.ContainsFunc(pods, func(p *pod) bool { return !n.isNew(scheduledAt(p.object)) })
+}
+
+func scheduledAt(p *corev1.Pod) metav1.Time {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodScheduled {
+			return c.LastTransitionTime
 		}
 	}
-	return f.Now.Sub(latest.Time) < patience
+	return metav1.Time{}
 }
