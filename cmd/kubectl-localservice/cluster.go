@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,6 +26,7 @@ import (
 // cluster holds the clients that the commands read with.
 type cluster struct {
 	namespace     string
+	kubectl       string // the command that works with the same cluster
 	kube          kubernetes.Interface
 	localServices clientset.Interface
 	// forward forwards a local port to a port of a pod, until ctx is done, and returns the local address. Tests replace
@@ -51,14 +53,42 @@ func (p *plugin) newCluster() (*cluster, error) {
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	kube, err := kubernetes.NewForConfig(config)
-	return &cluster{namespace, kube, localServices, newForward(config, kube)}, err
+	return &cluster{namespace, p.kubectl(), kube, localServices, newForward(config, kube)}, err
+}
+
+// flagsOfCluster returns those flags of this command that choose the cluster.
+func (p *plugin) flagsOfCluster() (flags []string) {
+	for _, flag := range []struct {
+		name  string
+		value *string
+	}{{"--kubeconfig", p.config.KubeConfig}, {"--context", p.config.Context}, {"--cluster", p.config.ClusterName},
+		{"--server", p.config.APIServer}, {"--user", p.config.AuthInfoName}} {
+		if value := ptr.Deref(flag.value, ""); value != "" {
+			flags = append(flags, flag.name+"="+value)
+		}
+	}
+	return flags
+}
+
+// kubectl returns the command that works with the same cluster, for a shell.
+func (p *plugin) kubectl() string {
+	command := "kubectl"
+	for _, flag := range p.flagsOfCluster() {
+		if strings.ContainsFunc(flag, func(r rune) bool {
+			return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-_=./:@", r)
+		}) {
+			flag = "'" + strings.ReplaceAll(flag, "'", `'\''`) + "'"
+		}
+		command += " " + flag
+	}
+	return command
 }
 
 func (c *cluster) localService(ctx context.Context, name string) (*v1alpha1.LocalService, error) {
 	ls, err := c.localServices.LocalserviceV1alpha1().LocalServices(c.namespace).Get(ctx, name, metav1.GetOptions{})
 	if err = known(err); apierrors.IsNotFound(err) && !isUnknown(err) {
-		return nil, fmt.Errorf("there is no LocalService %s/%s: `kubectl get localservices -n %s` lists those of "+
-			"this namespace, -n chooses another one", c.namespace, name, c.namespace)
+		return nil, fmt.Errorf("there is no LocalService %s/%s: `%s get localservices -n %s` lists those of this "+
+			"namespace, -n chooses another one", c.namespace, name, c.kubectl, c.namespace)
 	}
 	return ls, err
 }

@@ -125,6 +125,11 @@ func TestControllerStops(t *testing.T) {
 	if !strings.HasPrefix(stderr, line) || strings.Count(stderr, "The controller") != 1 {
 		t.Error(stderr)
 	}
+	// The command in it is one for the same cluster, and for a shell.
+	_, _, stderr = f.run(t, "nodes", "-A", "--context=a b", "--kubeconfig=/x/it's", "--user=a:b/c@d")
+	if !strings.Contains(stderr, `: kubectl '--kubeconfig=/x/it'\''s' '--context=a b' --user=a:b/c@d get pods -n ops`) {
+		t.Error(stderr)
+	}
 }
 
 // TestControllerWatched: a watch reports that the controller has stopped, and that it runs again, of all LocalServices.

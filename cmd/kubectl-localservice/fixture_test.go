@@ -134,7 +134,11 @@ func (f *fixture) run(t *testing.T, args ...string) (code int, stdout, stderr st
 	t.Helper()
 	var out, errOut bytes.Buffer
 	p := newPlugin(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut})
-	p.connect = func() (*cluster, error) { return f.cluster(cmp.Or(*p.config.Namespace, "default")), nil }
+	p.connect = func() (*cluster, error) {
+		c := f.cluster(cmp.Or(*p.config.Namespace, "default"))
+		c.kubectl = p.kubectl()
+		return c, nil
+	}
 	code = p.run(args)
 	return code, out.String(), errOut.String()
 }

@@ -245,6 +245,7 @@ func (o *objects) input(namespace string) diagnose.Input {
 		EndpointSlices: inNamespace[discoveryv1.EndpointSlice](o.endpointSlices, namespace),
 		Pods:           inNamespace[corev1.Pod](o.pods, namespace), PodsUnknown: !o.withPods,
 		Controller: o.controller, Now: time.Now(), Stable: o.follows, ClusterDomain: o.clusterDomain,
+		Kubectl: o.kubectl,
 	}
 }
 
@@ -319,7 +320,7 @@ func (o *objects) snapshot(ctx context.Context, loaded bool) snapshot {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	s.Controller = o.controller.Stops(time.Time{})
+	s.Controller = o.controller.Stops(o.kubectl, time.Time{})
 	s.Problems = slices.Compact(slices.Sorted(maps.Values(o.problems)))
 	return s
 }

@@ -166,17 +166,3 @@ func (c *cluster) events(ctx context.Context, ls *v1alpha1.LocalService, n *diag
 	err := reading.Wait()
 	return slices.Concat(lists...), err
 }
-
-// flagsOfCluster returns those flags of this command that choose the cluster.
-func (p *plugin) flagsOfCluster() (flags []string) {
-	for _, flag := range []struct {
-		name  string
-		value *string
-	}{{"--kubeconfig", p.config.KubeConfig}, {"--context", p.config.Context}, {"--cluster", p.config.ClusterName},
-		{"--server", p.config.APIServer}, {"--user", p.config.AuthInfoName}} {
-		if value := ptr.Deref(flag.value, ""); value != "" {
-			flags = append(flags, flag.name+"="+value)
-		}
-	}
-	return flags
-}

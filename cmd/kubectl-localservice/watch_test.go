@@ -141,7 +141,7 @@ func TestWatchProblems(t *testing.T) {
 // TestWatchUnreachable: a cluster that cannot be reached is one problem, however many attempts fail, and whatever their
 // errors.
 func TestWatchUnreachable(t *testing.T) {
-	o := &objects{wake: make(chan struct{}, 1), problems: map[string]string{}}
+	o := &objects{cluster: &cluster{}, wake: make(chan struct{}, 1), problems: map[string]string{}}
 	refused := &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
 	for i, resource := range []string{"pods", "nodes", "pods"} {
 		o.addProblem(t.Context(), resource, &url.Error{Op: "Get", URL: fmt.Sprintf("https://api/?timeout=%ds", i),

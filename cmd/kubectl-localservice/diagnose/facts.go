@@ -41,6 +41,8 @@ type Input struct {
 	Now time.Time
 	// Stable has texts name times rather than ages, so that they stay the same until something changes.
 	Stable bool
+	// Kubectl is the command that texts name, with the flags that choose the cluster.
+	Kubectl string
 	// ClusterDomain is the domain of the cluster's DNS.
 	ClusterDomain string
 }
@@ -98,6 +100,7 @@ func newFacts(in Input) *facts {
 	ls := in.LocalService
 	f := &facts{Input: in, services: map[string]*corev1.Service{},
 		ready: ptr.Deref(meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionReady), metav1.Condition{})}
+	f.Kubectl = cmp.Or(f.Kubectl, "kubectl")
 	if !in.Stable {
 		f.told = in.Now
 	}

@@ -74,7 +74,7 @@ func whyNoNames(f *facts) string {
 		message += fmt.Sprintf(", and the controller keeps %s of nodes that exist, whose names still work",
 			words.Count(kept, "Service"))
 	}
-	return message + ". Correct that or the labels of the nodes: kubectl get nodes --show-labels"
+	return message + ". Correct that or the labels of the nodes: " + f.Kubectl + " get nodes --show-labels"
 }
 
 // whyNoPods says why no pod has the labels of the selector, as far as what is around shows.
@@ -92,14 +92,14 @@ func whyNoPods(f *facts) string {
 		switch {
 		case w.Name == "" || !plan.SelectsPod(ls, w.Labels):
 		case w.Replicas == 0 && w.Kind == "DaemonSet":
-			return fmt.Sprintf("%s DaemonSet %s makes such pods, but its template selects no node: kubectl describe "+
-				"daemonset -n %s %s", message, w.Name, ls.Namespace, w.Name)
+			return fmt.Sprintf("%s DaemonSet %s makes such pods, but its template selects no node: %s describe "+
+				"daemonset -n %s %s", message, w.Name, f.Kubectl, ls.Namespace, w.Name)
 		case w.Replicas == 0:
-			return fmt.Sprintf("%s %s %s makes such pods, and has 0 replicas: kubectl scale -n %s %s/%s --replicas=1",
-				message, w.Kind, w.Name, ls.Namespace, strings.ToLower(w.Kind), w.Name)
+			return fmt.Sprintf("%s %s %s makes such pods, and has 0 replicas: %s scale -n %s %s/%s --replicas=1",
+				message, w.Kind, w.Name, f.Kubectl, ls.Namespace, strings.ToLower(w.Kind), w.Name)
 		default:
-			return fmt.Sprintf("%s %s %s should make them: kubectl describe %s -n %s %s", message, w.Kind, w.Name,
-				strings.ToLower(w.Kind), ls.Namespace, w.Name)
+			return fmt.Sprintf("%s %s %s should make them: %s describe %s -n %s %s", message, w.Kind, w.Name,
+				f.Kubectl, strings.ToLower(w.Kind), ls.Namespace, w.Name)
 		}
 	}
 	if len(f.Around.Namespaces) > 0 {
@@ -181,7 +181,7 @@ const UsualNamespace = "local-service-system"
 
 // Stops says that the controller does not seem to run, and how to look; "" if it runs, or if that is not known. With a
 // zero now it names the time, which stays the same.
-func (c *Controller) Stops(now time.Time) string {
+func (c *Controller) Stops(kubectl string, now time.Time) string {
 	if !c.Stopped {
 		return ""
 	}
@@ -193,7 +193,7 @@ func (c *Controller) Stops(now time.Time) string {
 		renewed = duration.HumanDuration(max(now.Sub(c.Renewed), 0)) + " ago"
 	}
 	return fmt.Sprintf("The controller does not seem to run: Lease %s/%s was %s %s. See whether its pods "+
-		"run, and in their log what they wait for: kubectl get pods -n %s", c.Namespace, c.Name, said, renewed,
+		"run, and in their log what they wait for: %s get pods -n %s", c.Namespace, c.Name, said, renewed, kubectl,
 		c.Namespace)
 }
 
@@ -201,18 +201,18 @@ func (c *Controller) Stops(now time.Time) string {
 // late and the spec is observed.
 func whyNotActed(f *facts, isAnyLate bool) string {
 	c, namespace := &f.Controller, f.LocalService.Namespace
-	switch stops := c.Stops(f.told); {
+	switch stops := c.Stops(f.Kubectl, f.told); {
 	case stops != "":
 		return stops
 	case !isAnyLate && !isUnobserved(f.LocalService), f.isNew(f.LocalService.CreationTimestamp):
 		return ""
 	case c.Name == "":
 		return fmt.Sprintf("No controller has acted on the latest change. See whether it runs, and whether it watches "+
-			"namespace %s (-namespaces): kubectl get pods -n %s", namespace, UsualNamespace)
+			"namespace %s (-namespaces): %s get pods -n %s", namespace, f.Kubectl, UsualNamespace)
 	}
 	return fmt.Sprintf("The latest change has no effect yet, although a controller runs. See whether it was refused: "+
 		"%s. If not, see whether the controller watches namespace %s (-namespaces) and labels pods (-label-pods), and "+
-		"its log: kubectl logs -n %s %s", describe(f.LocalService), namespace, c.Namespace, cmp.Or(c.Holder, "POD"))
+		"its log: %s logs -n %s %s", describe(f), namespace, f.Kubectl, c.Namespace, cmp.Or(c.Holder, "POD"))
 }
 
 // patience is how long the controller may take.

@@ -155,7 +155,7 @@ func TestController(t *testing.T) {
 			t.Errorf("%s: got\n%s\nwant\n%s", name, got, c.want)
 		}
 	}
-	if got := stopped.Stops(time.Time{}); !strings.Contains(got, "was last renewed at 2026-01-02 03:02:35 UTC.") {
+	if got := stopped.Stops("kubectl", time.Time{}); !strings.Contains(got, "was last renewed at 2026-01-02 03:02:35 UTC.") {
 		t.Errorf("in a watch: %s", got)
 	}
 	if got := listOf(t, unlabelled).Items[0].Act; got != "kubectl describe localservice -n default demo says whether it was refused" {

@@ -95,7 +95,7 @@ var rules = []rule{
 	{PodsMislabelled, func(n *name) bool { return len(n.unlabelled) > 0 }, func(n *name) Finding {
 		f := Finding{Cause: "pods have no label " + n.nodeLabelKey, About: each(n.unlabelled, podName), Waits: true}
 		if !n.Controller.Stopped {
-			f.Act = describe(n.LocalService) + " says whether it was refused"
+			f.Act = describe(n.facts) + " says whether it was refused"
 		}
 		return f
 	}, nil},
@@ -115,7 +115,7 @@ var rules = []rule{
 	}, nil},
 	{PodsNotReady, func(n *name) bool { return len(n.unready) > 0 }, func(n *name) Finding {
 		return Finding{Cause: n.unready[0].cause, About: byCause(n.unready),
-			Act: cmp.Or(howToStart(n, n.unready), seePod(n.unready[0]))}
+			Act: cmp.Or(howToStart(n, n.unready), seePod(n, n.unready[0]))}
 	}, nil},
 	{EndpointsOutdated, func(n *name) bool { return len(n.unpublished) > 0 }, func(n *name) Finding {
 		return Finding{About: each(n.unpublished, podName),
@@ -171,7 +171,7 @@ const manager = "kube-controller-manager"
 
 func seeOwner(n *name) string {
 	return "the controller corrects it, unless the pods' owner selects them by it: then give that another selector (" +
-		describe(n.LocalService) + " says which)"
+		describe(n.facts) + " says which)"
 }
 
 func podName(p *pod) string { return p.Name }
@@ -247,11 +247,11 @@ func howToStart(n *name, pods []*pod) string {
 }
 
 // seePod names the command that says more about what is wrong with a pod, "" if there is none.
-func seePod(p *pod) string {
+func seePod(n *name, p *pod) string {
 	if p.more == "" {
 		return ""
 	}
-	return fmt.Sprintf("kubectl describe pod -n %s %s says %s", p.object.Namespace, p.Name, p.more)
+	return fmt.Sprintf("%s describe pod -n %s %s says %s", n.Kubectl, p.object.Namespace, p.Name, p.more)
 }
 
 func whyNoPort(n *name) string {

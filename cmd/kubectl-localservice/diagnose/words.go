@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/localservice-dev/local-service-controller/internal/words"
-	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
 const (
@@ -54,8 +53,8 @@ func numbered(port int32, protocol corev1.Protocol) string {
 }
 
 // describe returns the command that shows a LocalService with its events.
-func describe(ls *v1alpha1.LocalService) string {
-	return fmt.Sprintf("kubectl describe localservice -n %s %s", ls.Namespace, ls.Name)
+func describe(f *facts) string {
+	return fmt.Sprintf("%s describe localservice -n %s %s", f.Kubectl, f.LocalService.Namespace, f.LocalService.Name)
 }
 
 func nameIn(service, hostname string) string {
