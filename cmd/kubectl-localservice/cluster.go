@@ -3,9 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
-	"unicode"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -70,13 +70,14 @@ func (p *plugin) flagsOfCluster() (flags []string) {
 	return flags
 }
 
+// plain matches a word that a shell takes as it is.
+var plain = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
+
 // kubectl returns the command that works with the same cluster, for a shell.
 func (p *plugin) kubectl() string {
 	command := "kubectl"
 	for _, flag := range p.flagsOfCluster() {
-		if strings.ContainsFunc(flag, func(r rune) bool {
-			return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-_=./:@", r)
-		}) {
+		if !plain.MatchString(flag) {
 			flag = "'" + strings.ReplaceAll(flag, "'", `'\''`) + "'"
 		}
 		command += " " + flag

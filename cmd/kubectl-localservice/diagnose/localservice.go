@@ -222,19 +222,7 @@ func (f *facts) isNew(began metav1.Time) bool { return f.Now.Sub(began.Time) < p
 
 // isLate reports whether a name waits for the controller, which should have acted already.
 func isLate(n *name) bool {
-	if !n.Waits || n.refusal != "" {
-		return false
-	}
 	pods := slices.Concat(n.strayed, n.mislabelled, n.unlabelled)
-	return n.Reason != PodsMislabelled ||
-		slices.ContainsFunc(pods, func(p *pod) bool { return !n.isNew(scheduledAt(p.object)) })
-}
-
-func scheduledAt(p *corev1.Pod) metav1.Time {
-	for _, c := range p.Status.Conditions {
-		if c.Type == corev1.PodScheduled {
-			return c.LastTransitionTime
-		}
-	}
-	return metav1.Time{}
+	return n.Waits && n.refusal == "" && (n.Reason != PodsMislabelled ||
+		slices.ContainsFunc(pods, func(p *pod) bool { return !n.isNew(p.object.CreationTimestamp) }))
 }

@@ -122,14 +122,12 @@ func TestController(t *testing.T) {
 	missing.Services = nil
 	unobserved.LocalService = localService(func(ls *v1alpha1.LocalService) { ls.Generation++ })
 	unlabelled.Pods = []*corev1.Pod{aPod("a", "n1"), aPod("b", "n1", withoutLabel)}
-	created, scheduled := unobserved, unlabelled
+	ago := metav1.NewTime(now.Add(-9 * time.Second))
+	created, started := unobserved, unlabelled
 	created.LocalService = localService(func(ls *v1alpha1.LocalService) {
-		ls.Generation, ls.CreationTimestamp = ls.Generation+1, metav1.NewTime(now.Add(-9*time.Second))
+		ls.Generation, ls.CreationTimestamp = ls.Generation+1, ago
 	})
-	scheduled.Pods = []*corev1.Pod{aPod("b", "n1", withoutLabel, func(p *corev1.Pod) {
-		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled,
-			Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Add(-9 * time.Second))})
-	})}
+	started.Pods = []*corev1.Pod{aPod("b", "n1", withoutLabel, func(p *corev1.Pod) { p.CreationTimestamp = ago })}
 	refused.Services, refused.LocalService = nil, localService(readyCondition(v1alpha1.ReasonWriteFailed, "no"))
 	for name, c := range map[string]struct {
 		in         Input
@@ -148,7 +146,7 @@ func TestController(t *testing.T) {
 		"pods without their label": {unlabelled, runs, waits},
 		"created a moment ago":     {created, runs, ""},
 		"created, stopped":         {created, stopped, stops},
-		"scheduled a moment ago":   {scheduled, runs, ""},
+		"a pod of a moment ago":    {started, runs, ""},
 	} {
 		c.in.Controller = c.controller
 		if got := listOf(t, c.in).Controller; got != c.want {

@@ -76,16 +76,13 @@ func addPods(f *facts) {
 
 // nodeOfDaemon returns the only node that a pod may get, as the pods of a DaemonSet say; "" for another pod.
 func nodeOfDaemon(p *corev1.Pod) string {
-	if p.Spec.Affinity == nil || p.Spec.Affinity.NodeAffinity == nil {
-		return ""
-	}
-	required := p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
-	if required == nil || len(required.NodeSelectorTerms) != 1 {
-		return ""
-	}
-	for _, field := range required.NodeSelectorTerms[0].MatchFields {
-		if field.Key == metav1.ObjectNameField && field.Operator == corev1.NodeSelectorOpIn && len(field.Values) == 1 {
-			return field.Values[0]
+	affinity := ptr.Deref(ptr.Deref(p.Spec.Affinity, corev1.Affinity{}).NodeAffinity, corev1.NodeAffinity{})
+	required := ptr.Deref(affinity.RequiredDuringSchedulingIgnoredDuringExecution, corev1.NodeSelector{})
+	if len(required.NodeSelectorTerms) == 1 {
+		for _, f := range required.NodeSelectorTerms[0].MatchFields {
+			if f.Key == metav1.ObjectNameField && f.Operator == corev1.NodeSelectorOpIn && len(f.Values) == 1 {
+				return f.Values[0]
+			}
 		}
 	}
 	return ""

@@ -39,10 +39,9 @@ func NewPod(known diagnose.Pod, pod *corev1.Pod) Pod {
 		p.Restarts += s.RestartCount
 		p.Logs = p.Logs || s.State.Running != nil || s.State.Terminated != nil || s.RestartCount > 0
 	}
-	about := slices.IndexFunc(statuses, func(s corev1.ContainerStatus) bool { return s.Name == known.Container })
-	if about < 0 && len(statuses) == 1 {
-		about = 0
-	}
+	about := slices.IndexFunc(statuses, func(s corev1.ContainerStatus) bool {
+		return s.Name == known.Container || len(statuses) == 1
+	})
 	// The log of a container that has just ended is not a previous one yet.
 	p.Previous = about >= 0 && known.Reason != "" && known.Reason != diagnose.ProbeFails &&
 		statuses[about].RestartCount > 0 && statuses[about].State.Terminated == nil
