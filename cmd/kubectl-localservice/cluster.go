@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
@@ -161,13 +162,20 @@ func (c *cluster) lease(ctx context.Context) (newest *coordinationv1.Lease) {
 			if lease.Namespace == diagnose.UsualNamespace {
 				return lease
 			}
-			if newest == nil || newest.Spec.RenewTime.Before(lease.Spec.RenewTime) {
+			if newest == nil || compareLeases(newest, lease) < 0 {
 				newest = lease
 			}
 		}
 		return newest
 	}
 	return nil
+}
+
+// compareLeases orders Leases by whether somebody holds them, and then by when they were last renewed: anybody may make
+// one that nobody holds.
+func compareLeases(a, b *coordinationv1.Lease) int {
+	held := func(l *coordinationv1.Lease) int { return min(len(ptr.Deref(l.Spec.HolderIdentity, "")), 1) }
+	return cmp.Or(cmp.Compare(held(a), held(b)), a.Spec.RenewTime.Compare(b.Spec.RenewTime.Time))
 }
 
 const (

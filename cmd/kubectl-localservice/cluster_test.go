@@ -41,6 +41,8 @@ func TestLease(t *testing.T) {
 	}
 	givenBack := lease("ops", 0)
 	givenBack.Spec.HolderIdentity = nil
+	givenAfter := lease("a", -time.Minute)
+	givenAfter.Spec.HolderIdentity = nil
 	for name, c := range map[string]struct {
 		leases  []runtime.Object
 		react   clienttesting.ReactionFunc
@@ -52,8 +54,9 @@ func TestLease(t *testing.T) {
 		"renewed in the future": {[]runtime.Object{lease("ops", -24*time.Hour)}, nil, "", false}, // by no controller
 		"that of the documents comes first": {[]runtime.Object{lease("a", -time.Minute),
 			lease(diagnose.UsualNamespace, time.Hour)}, nil, diagnose.UsualNamespace, true},
-		"not renewed":         {[]runtime.Object{lease("ops", time.Hour)}, nil, "ops", true},
-		"given back just now": {[]runtime.Object{givenBack}, nil, "ops", true},
+		"not renewed":             {[]runtime.Object{lease("ops", time.Hour)}, nil, "ops", true},
+		"given back just now":     {[]runtime.Object{givenBack}, nil, "ops", true},
+		"one of two has a holder": {[]runtime.Object{givenAfter, lease("ops", -30*time.Second)}, nil, "ops", false},
 		"one of two is renewed": {[]runtime.Object{lease("a", time.Hour), lease("b", -time.Minute),
 			lease("c", time.Hour)}, nil, "b", false},
 		"renewed, by its clock": {nil, later(lease("ops", time.Hour), lease("ops", time.Hour-time.Second)), "ops", false},

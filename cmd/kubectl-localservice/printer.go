@@ -211,27 +211,33 @@ type row struct {
 	prefix string
 }
 
-// reasonColumn returns the texts of the column REASON, by row, and the lines below the table, one for each cause of
+// problem holds what rows have in common that share a line below the table. What to do is about one LocalService.
+type problem struct{ cause, prefix string }
+
+// reasonColumn returns the texts of the column REASON, by row, and the lines below the table, one for each problem of
 // which there is more to say: all of it if it does not fit into the column, and what to do about the first.
 func reasonColumn(rows []row, room int) (texts, below []string) {
-	of, act := map[string][]row{}, map[string]string{}
-	whole := map[string]string{} // the first text that is cut
-	var order []string
+	of, act := map[problem][]row{}, map[problem]string{}
+	whole := map[problem]string{} // the first text that is cut
+	var order []problem
 	for _, r := range rows {
-		cause, text := r.WithDNS(r.Cause), r.WithDNS(r.CauseAbout())
+		p, text := problem{cause: r.WithDNS(r.Cause)}, r.WithDNS(r.CauseAbout())
+		if r.Act != "" {
+			p.prefix = r.prefix
+		}
 		if len(text) > room {
-			whole[cause] = cmp.Or(whole[cause], text)
+			whole[p] = cmp.Or(whole[p], text)
 			text = words.Cut(text, room-len("…"))
 		}
 		texts = append(texts, text)
-		if of[cause] == nil {
-			order = append(order, cause)
+		if of[p] == nil {
+			order = append(order, p)
 		}
-		of[cause], act[cause] = append(of[cause], r), cmp.Or(act[cause], r.Act)
+		of[p], act[p] = append(of[p], r), cmp.Or(act[p], r.Act)
 	}
-	for _, cause := range order {
-		if more := words.Join("; ", whole[cause], act[cause]); more != "" {
-			below = append(below, nodesIn(of[cause])+": "+more)
+	for _, p := range order {
+		if more := words.Join("; ", whole[p], act[p]); more != "" {
+			below = append(below, nodesIn(of[p])+": "+more)
 		}
 	}
 	return texts, below

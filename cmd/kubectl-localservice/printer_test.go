@@ -38,6 +38,11 @@ func TestReasonColumn(t *testing.T) {
 	rows[3].prefix, rows[5].prefix, rows[6].prefix = "a on ", "a on ", "b on "
 	wantBelow := []string{"demo on n0: DNS " + long, "n1, n2: exit code 1 (" + strings.Repeat("pod", 10) + ")",
 		"a on n3, n5, b on n6 and 2 more: " + long + "; do it", "n4: do it", "n9: exit code 2 (" + long + ")"}
+	rows = append(rows, row{Node: &diagnose.Node{Node: "n1", Finding: found("taken", "do it in c")}, prefix: "c on "},
+		row{Node: &diagnose.Node{Node: "n1", Finding: found("taken", "do it in d")}, prefix: "d on "},
+		row{Node: &diagnose.Node{Node: "n2", Finding: found("taken", "do it in d2")}, prefix: "d on "})
+	wantTexts = append(wantTexts, "taken", "taken", "taken")
+	wantBelow = append(wantBelow, "c on n1: do it in c", "d on n1, n2: do it in d")
 	texts, below := reasonColumn(rows, room)
 	if !slices.Equal(texts, wantTexts) {
 		t.Errorf("got %q; want %q", texts, wantTexts)

@@ -46,7 +46,8 @@ func protect(next http.Handler, kube kubernetes.Interface) http.Handler {
 	r := &reviewer{kube, NewComplaints()}
 	clients := bearertoken.New(cache.New(authenticator.TokenFunc(r.review), false, permittedFor, 0))
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
-		_, permitted, err := clients.AuthenticateRequest(request)
+		// A client that hangs up keeps its connection until its review has ended: maxConnections bounds both.
+		_, permitted, err := clients.AuthenticateRequest(request.WithContext(context.WithoutCancel(request.Context())))
 		if permitted {
 			next.ServeHTTP(w, request)
 			return

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -101,5 +102,33 @@ func TestReviewsFail(t *testing.T) {
 		r.expect(t, "no answer for long", "Bearer prometheus", http.StatusServiceUnavailable, 1)
 		r.fails.Store(false)
 		r.expect(t, "an answer", "Bearer prometheus", http.StatusOK, 1)
+	})
+}
+
+// TestClientHangsUp: a client that hangs up gives its connection back only when its review has ended. Otherwise the
+// bound of connections would not bound the reviews under way.
+func TestClientHangsUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answer := make(chan struct{})
+		kube := kubefake.NewClientset()
+		kube.PrependReactor("create", "tokenreviews", func(core.Action) (bool, runtime.Object, error) {
+			<-answer
+			return true, &authenticationv1.TokenReview{}, nil
+		})
+		ctx, hangUp := context.WithCancel(t.Context())
+		request := httptest.NewRequestWithContext(ctx, http.MethodGet, "/metrics", nil)
+		request.Header.Set("Authorization", "Bearer stranger")
+		var ended atomic.Bool
+		go func() {
+			protect(http.NotFoundHandler(), kube).ServeHTTP(httptest.NewRecorder(), request)
+			ended.Store(true)
+		}()
+		synctest.Wait()
+		hangUp()
+		synctest.Wait()
+		if ended.Load() {
+			t.Error("the request has ended before its review")
+		}
+		close(answer)
 	})
 }

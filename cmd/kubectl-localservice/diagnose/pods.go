@@ -268,7 +268,7 @@ func namesItself(p *corev1.Pod, localService string) bool {
 	var texts []string
 	for i := range p.Spec.Containers {
 		c := &p.Spec.Containers[i]
-		texts = slices.Concat(texts, c.Command, c.Args)
+		texts = append(append(texts, c.Command...), c.Args...)
 		for _, e := range c.Env {
 			texts = append(texts, e.Value)
 		}

@@ -141,7 +141,7 @@ function addCause(causes, column, row, cell) {
       message: cell.act };
     causes.set(key, cause);
   }
-  cause.message ||= cell.act; // What to do about the first.
+  if (cause.message !== cell.act && !cause.columns.has(column)) cause.message = ""; // It is about one LocalService.
   if (RANK[cell.state] < cause.rank) Object.assign(cause, { state: cell.state, rank: RANK[cell.state] });
   cause.count++;
   cause.columns.set(column, (cause.columns.get(column) ?? 0) + 1);
