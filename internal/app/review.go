@@ -52,8 +52,11 @@ func protect(next http.Handler, kube kubernetes.Interface) http.Handler {
 			next.ServeHTTP(w, request)
 			return
 		}
-		refused := &refusal{http.StatusUnauthorized, "a bearer token is needed"}
-		if err != nil && !errors.As(err, &refused) {
+		refused, isRefused := errors.AsType[*refusal](err)
+		switch {
+		case err == nil:
+			refused = &refusal{http.StatusUnauthorized, "a bearer token is needed"}
+		case !isRefused:
 			refused = &refusal{http.StatusServiceUnavailable,
 				"the API server does not say who you are, or what you may do"}
 		}
@@ -70,7 +73,7 @@ func (r *reviewer) review(ctx context.Context, token string) (*authenticator.Res
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
 	err := r.ask(ctx, token)
-	if refused := (*refusal)(nil); err != nil && !errors.As(err, &refused) && r.complaints.IsNews("", err.Error()) {
+	if _, isRefused := errors.AsType[*refusal](err); err != nil && !isRefused && r.complaints.IsNews("", err.Error()) {
 		klog.FromContext(ctx).Error(err, "Cannot find out who may read /metrics: is the chart's value "+
 			"metrics.secure.enabled set or, without Helm, metrics-secure.yaml of the release (in the source "+
 			"artifacts/deploy/metrics-secure.yaml) applied?")

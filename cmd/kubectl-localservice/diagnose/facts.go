@@ -100,7 +100,6 @@ func newFacts(in Input) *facts {
 	ls := in.LocalService
 	f := &facts{Input: in, services: map[string]*corev1.Service{},
 		ready: ptr.Deref(meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionReady), metav1.Condition{})}
-	f.Kubectl = cmp.Or(f.Kubectl, "kubectl")
 	if !in.Stable {
 		f.told = in.Now
 	}

@@ -38,6 +38,7 @@ func listOf(t *testing.T, in Input) *NodeList {
 	if in.Nodes != nil {
 		in.AllNodes = true
 	}
+	in.Kubectl = "kubectl"
 	trimmed, kept := in, in
 	trimmed.Pods, kept.Pods = copiesOf(in.Pods, trim[corev1.Pod]), copiesOf(in.Pods, nil)
 	trimmed.Nodes, kept.Nodes = copiesOf(in.Nodes, trim[corev1.Node]), copiesOf(in.Nodes, nil)

@@ -195,7 +195,7 @@ func whyNotRunning(p *corev1.Pod, c *corev1.ContainerStatus, isInit bool, now ti
 		return trouble{}
 	}
 	t := trouble{word: crashes, cause: crashes, note: restarts(c)}
-	switch {
+	switch probes := fatalProbes(p, c.Name); {
 	case crash == nil:
 	case crash.Reason == "OOMKilled":
 		t.word, t.cause = crash.Reason, crash.Reason
@@ -203,8 +203,8 @@ func whyNotRunning(p *corev1.Pod, c *corev1.ContainerStatus, isInit bool, now ti
 		t.cause = own(crash.Message)
 	case own(crash.Message) != "":
 		t.cause = exited(crash.ExitCode) + ": " + own(crash.Message)
-	case fatalProbes(p, c.Name) != "": // One of which may have ended it. The status does not say so.
-		t.cause = fmt.Sprintf("%s, by itself or as its %s probe fails", exited(crash.ExitCode), fatalProbes(p, c.Name))
+	case probes != "": // One of which may have ended it. The status does not say so.
+		t.cause = fmt.Sprintf("%s, by itself or as its %s probe fails", exited(crash.ExitCode), probes)
 		t.more = "which"
 	default:
 		t.cause = exited(crash.ExitCode)

@@ -97,10 +97,14 @@ async function detailsOfCell(column, cell) {
   const commands = [];
   for (const p of node?.pods.filter((p) => !p.ready).slice(0, 2) ?? []) {
     const container = p.container ? ["-c", p.container] : [];
-    if (p.logs && node.reason !== "NodeNotReady") commands.push(command("logs", ...ns, p.name, ...container, ...(p.previous ? ["--previous"] : [])));
+    if (p.logs && node.reason !== "NodeNotReady") { // Its kubelet has the logs.
+      commands.push(command("logs", ...ns, p.name, ...container, ...(p.previous ? ["--previous"] : [])));
+    }
     commands.push(command("describe", "pod", ...ns, p.name));
   }
-  if (node?.service && node.reason !== "ServiceMissing") commands.push(command("describe", "service", ...ns, node.service));
+  if (node?.service && node.reason !== "ServiceMissing") {
+    commands.push(command("describe", "service", ...ns, node.service));
+  }
   if (!isGroup(cell.row)) commands.push(command("describe", "node", cell.row));
   commands.push(command("localservice", "nodes", column.name, ...ns));
   list.append(...section("Commands", ...commands.map(copyable)));
