@@ -124,7 +124,7 @@ n4     demo-n4   0/0         Empty       no Service; Services are being written
 n5     demo-n5   0/0         NoAnswer    the name is taken by a Service without an owner (demo-n5); no answer from DN…
 `
 	_, stdout, stderr := f.run(t, "nodes", "demo", "--dns")
-	const below = "n3: no pod with app=demo here; DNS answers with addresses of another node: 10.96.0.1 of n1\n"
+	const below = "n2: see kubectl logs -n default c --previous\nn3: no pod with app=demo here; DNS answers with addresses of another node: 10.96.0.1 of n1\n"
 	if "\n"+stdout != table || !strings.HasPrefix(stderr, below) {
 		t.Errorf("got:\n%s\nwant:%s\nbelow the table:\n%s", stdout, table, stderr)
 	}

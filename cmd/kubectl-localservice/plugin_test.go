@@ -28,16 +28,17 @@ func TestOutput(t *testing.T) {
 	const summary = "LocalService default/demo: nodes 5, answering 1/5, status WritingServices.\n"
 	const taken = "the name is taken by a Service without an owner (demo-n5)"
 	const act = "if nothing uses it, delete it; if the app needs it, create this LocalService under another name"
+	const log = "see kubectl logs -n default c --previous"
 	newFixture(t).wantOutput(t, summary, map[string]string{
 		"nodes lsvc/demo -o wide --cluster-domain example.org": `
 NODE   SERVICE   DNS-NAME                          ENDPOINTS   PODS     ADDRESSES           REASON
 n1     demo-n1   demo-n1.default.svc.example.org   2/2         a,b      10.0.0.1,10.0.0.2   
-n2     demo-n2   demo-n2.default.svc.example.org   0/1         c        <none>              exit code 1 (c: 5 restarts)
+n2     demo-n2   demo-n2.default.svc.example.org   0/1         c        <none>              exit code 1 (c: 5 restarts); ` + log + `
 n3     demo-n3   demo-n3.default.svc.example.org   0/0         <none>   <none>              no pod with app=demo here
 n4     demo-n4   demo-n4.default.svc.example.org   0/0         <none>   <none>              no Service; Services are being written
 n5     demo-n5   demo-n5.default.svc.example.org   0/0         <none>   <none>              ` + taken + "; " + act + `
 `})
-	newFixture(t).wantOutput(t, "n5: "+act+"\n"+summary, map[string]string{
+	newFixture(t).wantOutput(t, "n2: "+log+"\nn5: "+act+"\n"+summary, map[string]string{
 		"nodes demo": `
 NODE   SERVICE   ENDPOINTS   REASON
 n1     demo-n1   2/2         

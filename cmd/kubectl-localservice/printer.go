@@ -164,9 +164,14 @@ func (p *nodesPrinter) printTable(lists []*diagnose.NodeList) error {
 		}
 	}
 	for _, list := range lists {
-		if s := &list.Summary; p.name != "" || s.Problem != "" { // The columns of kubectl get localservices
+		s := &list.Summary
+		status := cmp.Or(s.Status, "not set yet")
+		if s.Problem != "" && !s.Told && list.Message == "" {
+			status += ": " + s.Problem
+		}
+		if p.name != "" || s.Problem != "" { // The columns of kubectl get localservices
 			p.printLine("summary", list, fmt.Sprintf("LocalService %s: nodes %d, answering %d/%d, status %s.",
-				list.Key(), s.Nodes, s.Answering, s.Nodes, cmp.Or(s.Status, "not set yet")))
+				list.Key(), s.Nodes, s.Answering, s.Nodes, strings.TrimSuffix(status, ".")))
 		}
 	}
 	return nil

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os/exec"
-	"runtime"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -22,7 +20,6 @@ import (
 
 func (p *plugin) viewCommand() *cobra.Command {
 	var chosen choice
-	var open bool
 	cmd := &cobra.Command{
 		Use:   "view [NAME]",
 		Short: "Look at LocalServices in a browser, as they change",
@@ -36,19 +33,17 @@ that for Nodes, the nodes that have a name are shown.`,
 		Example: `  # The LocalServices of the namespace
   kubectl localservice view
 
-  # Those of all namespaces, in the browser at once
-  kubectl localservice view -A --open
+  # Those of all namespaces
+  kubectl localservice view -A
 
   # On a machine that you reach by ssh: forward the port, and open the address on your own
   ssh -L 40123:127.0.0.1:40123 bastion`,
 	}
-	chosen.addTo(cmd, p, func(ctx context.Context) error { return p.view(ctx, &chosen, open) })
-	cmd.Flags().BoolVar(&open, "open", false, "Open the page in the browser, too. Other users of this machine may see "+
-		"its address in the list of processes.")
+	chosen.addTo(cmd, p, func(ctx context.Context) error { return p.view(ctx, &chosen) })
 	return cmd
 }
 
-func (p *plugin) view(ctx context.Context, chosen *choice, open bool) error {
+func (p *plugin) view(ctx context.Context, chosen *choice) error {
 	ctx, cancel := untilInterrupted(ctx)
 	defer cancel()
 	o, err := p.objects(ctx, chosen)
@@ -68,11 +63,6 @@ func (p *plugin) view(ctx context.Context, chosen *choice, open bool) error {
 		return err
 	}
 	fmt.Fprintf(p.Out, "Serving at %s\nEnd with Ctrl-C.\n", server.URL())
-	if open {
-		if err := openBrowser(server.URL()); err != nil {
-			fmt.Fprintf(p.ErrOut, "warning: open the page yourself: %v\n", err)
-		}
-	}
 	running, ctx := errgroup.WithContext(ctx)
 	running.Go(func() error { return server.Run(ctx) })
 	p.follow(ctx, o, func(s snapshot) {
@@ -85,23 +75,6 @@ func (p *plugin) view(ctx context.Context, chosen *choice, open bool) error {
 func (p *plugin) contextName() string {
 	config, _ := p.config.ToRawKubeConfigLoader().RawConfig() // It was good enough to connect.
 	return cmp.Or(ptr.Deref(p.config.Context, ""), config.CurrentContext)
-}
-
-// openBrowser opens an address in the desktop's browser.
-func openBrowser(url string) error {
-	command := []string{"xdg-open", url}
-	switch runtime.GOOS {
-	case "darwin":
-		command[0] = "open"
-	case "windows":
-		command = []string{"rundll32", "url.dll,FileProtocolHandler", url}
-	}
-	cmd := exec.Command(command[0], command[1:]...) //nolint:gosec // the URL is of our own server
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("run %s: %w", command[0], err)
-	}
-	go func() { _ = cmd.Wait() }() // It may be the browser itself, which keeps running when this program ends.
-	return nil
 }
 
 const (
@@ -124,12 +97,7 @@ func (o *objects) details(ctx context.Context, column, row string) *view.Details
 		return nil
 	}
 	n := list.Items[i]
-	d := &view.Details{Node: n, Pods: []view.Pod{}, Events: []view.Event{}}
-	for _, known := range n.Pods {
-		if object, found, _ := o.pods.GetIndexer().GetByKey(ls.Namespace + "/" + known.Name); found {
-			d.Pods = append(d.Pods, view.NewPod(known, object.(*corev1.Pod)))
-		}
-	}
+	d := &view.Details{Node: n, Events: []view.Event{}}
 	events, err := o.events(ctx, ls, n)
 	if err != nil {
 		d.EventsProblem = explained(err).Error()

@@ -63,8 +63,8 @@ func serveNamespace(t *testing.T, namespace string, matrix *view.Matrix) *view.S
 	s, err := view.NewServer(scope, func(_ context.Context, _, row string) *view.Details {
 		return &view.Details{Node: &diagnose.Node{Node: row, DNSName: hostile,
 			Finding:   found(diagnose.Down, hostile, hostile, ""),
-			Addresses: []string{hostile}}, Pods: []view.Pod{
-			{Pod: diagnose.Pod{Name: "pod-1", Reason: hostile, Container: "app"}, Logs: true, Previous: true}},
+			Addresses: []string{hostile}, Pods: []diagnose.Pod{
+				{Name: "pod-1", Reason: hostile, Container: "app", Log: diagnose.LogPrevious}}},
 			Events: []view.Event{{Object: hostile, Reason: hostile, Message: hostile}}}
 	})
 	if err != nil {

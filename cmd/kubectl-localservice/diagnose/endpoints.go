@@ -1,7 +1,6 @@
 package diagnose
 
 import (
-	"cmp"
 	"slices"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -20,9 +19,6 @@ type endpoint struct {
 
 	slice *discoveryv1.EndpointSlice
 }
-
-// anyName stands for the names while none is known. No node has it.
-const anyName = "*"
 
 // addHostnames compares what is published in mode Hostnames with what Kubernetes publishes of the pods.
 func addHostnames(f *facts) {
@@ -64,7 +60,6 @@ func addHostnames(f *facts) {
 				f.outdated.Insert(name)
 			}
 		}
-		f.outdated.Insert(anyName)
 	}
 }
 
@@ -163,8 +158,6 @@ func addPublished(n *name) {
 		if isReady {
 			ready.Insert(id)
 			addresses.Insert(e.Addresses...)
-		} else {
-			n.manager = cmp.Or(n.manager, e.slice.Labels[discoveryv1.LabelManagedBy])
 		}
 	}
 	n.Endpoints = Endpoints{Ready: len(ready), Total: len(all)}

@@ -68,7 +68,7 @@ type facts struct {
 	strays map[string][]*pod
 	// hostnames, isPublished, sources and outdated are about mode Hostnames: the names, nil for another mode; whether
 	// Kubernetes has published the pods, and the addresses that it publishes as ready; and the names that are not
-	// published as the pods are, with anyName if any copy is to change.
+	// published as the pods are.
 	hostnames   *plan.Names
 	isPublished bool
 	sources     sets.Set[string]
@@ -87,13 +87,11 @@ type name struct {
 	rival   string         // the node that has the name that this one wants, "" for none
 	service Finding        // what is wrong with the Service, or with the first of both in mode Hostnames
 	stale   []string       // addresses that are published as ready although no pod has them
-	manager string         // of EndpointSlices with an endpoint that is not ready
 	pods    []*pod
-	// strayed are pods on other nodes with the node label of this one, mislabelled and unlabelled those here with
-	// another or no node label, and terminating those that are being deleted. Only those that run may be unready or
-	// unpublished.
-	strayed, mislabelled, unlabelled, unready, terminating, unpublished []*pod
-	missingPorts                                                        []v1alpha1.ServicePort
+	// mislabelled are pods here without the node label of their node, and pods on other nodes with that of this one;
+	// terminating those that are being deleted. Only those that run may be unready or unpublished.
+	mislabelled, unready, terminating, unpublished []*pod
+	missingPorts                                   []v1alpha1.ServicePort
 }
 
 func newFacts(in Input) *facts {
@@ -140,10 +138,8 @@ func newFacts(in Input) *facts {
 
 // sortOut adds to a name in which state its pods are.
 func sortOut(n *name) {
-	hasLabel := func(p *pod) bool { return labels.Set(p.object.Labels).Has(n.nodeLabelKey) }
-	n.strayed = n.strays[naming.NodeLabelValue(n.Node.Node)]
-	n.mislabelled = only(n.pods, func(p *pod) bool { return p.runs && !p.isLabelled && hasLabel(p) })
-	n.unlabelled = only(n.pods, func(p *pod) bool { return p.runs && !p.isLabelled && !hasLabel(p) })
+	here := only(n.pods, func(p *pod) bool { return p.runs && !p.isLabelled })
+	n.mislabelled = append(here, n.strays[naming.NodeLabelValue(n.Node.Node)]...)
 	n.unready = only(n.pods, func(p *pod) bool { return p.runs && !p.Ready })
 	n.terminating = only(n.pods, func(p *pod) bool { return !p.runs && !p.ended })
 }

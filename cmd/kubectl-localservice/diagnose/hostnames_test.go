@@ -164,7 +164,8 @@ func TestGroups(t *testing.T) {
 	item := func(n Node, podNames ...string) *Node {
 		n.DNSAddresses = n.Addresses // The Service is headless.
 		for i := 0; i < len(podNames); i += 2 {
-			n.Pods = append(n.Pods, Pod{Name: podNames[i], Ready: true, NodeLabel: podNames[i+1]})
+			n.Pods = append(n.Pods, Pod{Name: podNames[i], Ready: true, NodeLabel: podNames[i+1],
+				Log: LogCurrent})
 		}
 		return &n
 	}
@@ -230,27 +231,6 @@ func TestKnownHostnames(t *testing.T) {
 		}
 		if got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
-		}
-	}
-}
-
-// TestWhyNoNames: a user who may not list Nodes sees why there are no names.
-func TestWhyNoNames(t *testing.T) {
-	for want, change := range map[string]func(*Input){
-		"": func(*Input) {},
-		"Service demo, which publishes the names, is missing; the controller has not written it yet": func(in *Input) {
-			in.Services = nil
-		},
-		"the name is not published; no": func(in *Input) {
-			in.EndpointSlices = in.EndpointSlices[:1]
-			readyCondition(v1alpha1.ReasonHostnamesNotPermitted, "no")(in.LocalService)
-		},
-	} {
-		in := inPlace(localService(groupBy("zone")), nil)
-		change(&in)
-		in.Nodes = nil
-		if got := listOf(t, in); got.Message != want || len(got.Items) > 0 {
-			t.Errorf("%d names: %q; want %q", len(got.Items), got.Message, want)
 		}
 	}
 }

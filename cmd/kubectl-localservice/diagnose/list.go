@@ -173,7 +173,22 @@ type Pod struct {
 	Message string `json:"message"`
 	// Container is the container that the reason is about, "" for none, or if the pod has only one.
 	Container string `json:"container"`
+	// Log is which log of the container, or of any, says more; "" if none has run.
+	Log Log `json:"log"`
+	// Restarts is how often the containers have restarted, and Created is when the pod was created.
+	Restarts int32       `json:"restarts"`
+	Created  metav1.Time `json:"created"`
 }
+
+// Log is one of the logs of a container that the kubelet keeps.
+type Log string
+
+const (
+	// LogCurrent is that of the container that runs, or has just ended.
+	LogCurrent Log = "Current"
+	// LogPrevious is that of the container that ran before.
+	LogPrevious Log = "Previous"
+)
 
 // newNode returns a node about which nothing is known. Its lists are [] in JSON, not null.
 func newNode(node, hostname string) *Node {

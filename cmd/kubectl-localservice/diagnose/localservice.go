@@ -44,15 +44,6 @@ func messagesOf(f *facts) (messages []string) {
 			messages = append(messages, message)
 		}
 	}
-	// Without nodes, names are only what is published.
-	if len(f.names) == 0 && len(messages) == 0 && f.hostnames != nil {
-		n := &name{facts: f, Node: newNode("", anyName)}
-		n.Service = f.LocalService.Name
-		addService(n)
-		if found, _ := findingOf(n); found.Reason != NoPods {
-			messages = append(messages, found.Cause)
-		}
-	}
 	return messages
 }
 
@@ -222,7 +213,6 @@ func (f *facts) isNew(began metav1.Time) bool { return f.Now.Sub(began.Time) < p
 
 // isLate reports whether a name waits for the controller, which should have acted already.
 func isLate(n *name) bool {
-	pods := slices.Concat(n.strayed, n.mislabelled, n.unlabelled)
 	return n.Waits && n.refusal == "" && (n.Reason != PodsMislabelled ||
-		slices.ContainsFunc(pods, func(p *pod) bool { return !n.isNew(p.object.CreationTimestamp) }))
+		slices.ContainsFunc(n.mislabelled, func(p *pod) bool { return !n.isNew(p.object.CreationTimestamp) }))
 }

@@ -156,9 +156,6 @@ func TestController(t *testing.T) {
 	if got := stopped.Stops("kubectl", time.Time{}); !strings.Contains(got, "was last renewed at 2026-01-02 03:02:35 UTC.") {
 		t.Errorf("in a watch: %s", got)
 	}
-	if got := listOf(t, unlabelled).Items[0].Act; got != "kubectl describe localservice -n default demo says whether it was refused" {
-		t.Errorf("%s", got)
-	}
 	unlabelled.Controller = stopped
 	if got := listOf(t, unlabelled).Items[0].Act; got != "" {
 		t.Errorf("while no controller runs: %s", got)

@@ -37,7 +37,7 @@ type trouble struct {
 	word string
 	// cause is in words for people, and note is what else is known, such as how often it has restarted.
 	cause, note string
-	// more is what `kubectl describe pod` says about it, "" if that is nothing more.
+	// more is the command of kubectl that says more: itsLog or itsEvents; "" if there is no more to say.
 	more string
 	// container is the one that this is about, "" for none, or if the pod has only one.
 	container string
@@ -50,6 +50,9 @@ const (
 	terminates = "Terminating"
 	// ProbeFails is the reason of a pod that runs, whose startup or readiness probe does not succeed.
 	ProbeFails = "ProbeFails"
+
+	itsLog    = "logs"
+	itsEvents = "describe pod"
 )
 
 // addPods adds the pods of a LocalService.
@@ -90,7 +93,7 @@ func nodeOfDaemon(p *corev1.Pod) string {
 
 func podOf(object *corev1.Pod, f *facts) *pod {
 	phase, nodeName, label := object.Status.Phase, object.Spec.NodeName, object.Labels[f.nodeLabelKey]
-	p := &pod{Pod: Pod{Name: object.Name, NodeLabel: label}, object: object,
+	p := &pod{Pod: Pod{Name: object.Name, NodeLabel: label, Created: object.CreationTimestamp}, object: object,
 		ended:      phase == corev1.PodSucceeded || phase == corev1.PodFailed,
 		isLabelled: nodeName == "" || !plan.LabelsPods(f.LocalService) || label == naming.NodeLabelValue(nodeName)}
 	p.runs = !p.ended && object.DeletionTimestamp == nil
@@ -109,7 +112,29 @@ func podOf(object *corev1.Pod, f *facts) *pod {
 	if p.note != "" {
 		p.Message += " (" + p.note + ")"
 	}
+	addLog(p)
 	return p
+}
+
+// addLog adds to a pod how often its containers have restarted, and which log says why it is not ready: the previous
+// one, if the container that this is about has ended and runs again, or waits to.
+func addLog(p *pod) {
+	containers := containersOf(p.object)
+	for i := range containers {
+		c := &containers[i]
+		p.Restarts += c.RestartCount
+		if p.Log == "" && (c.State.Running != nil || c.State.Terminated != nil || c.RestartCount > 0) {
+			p.Log = LogCurrent
+		}
+		if (c.Name == p.Container || len(containers) == 1) && !p.Ready && p.Reason != ProbeFails && c.RestartCount > 0 &&
+			c.State.Terminated == nil {
+			p.Log = LogPrevious
+		}
+	}
+}
+
+func containersOf(p *corev1.Pod) []corev1.ContainerStatus {
+	return slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses)
 }
 
 // whyNotReady says why a pod is not ready, or seems to end again soon. Without a cause, its kubelet does not say why.
@@ -127,7 +152,7 @@ func whyNotReady(p *corev1.Pod, f *facts) trouble {
 		return trouble{word: terminates, cause: terminates}
 	}
 	inits := len(p.Status.InitContainerStatuses)
-	containers := slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses)
+	containers := containersOf(p)
 	in := func(i int, t trouble) trouble {
 		if len(containers) > 1 {
 			t.container = containers[i].Name
@@ -155,7 +180,7 @@ func whyNotReady(p *corev1.Pod, f *facts) trouble {
 			probe = "its startup probe has not succeeded"
 		}
 		if !c.Ready && c.State.Running != nil {
-			return in(i, trouble{word: ProbeFails, cause: probe, note: sinceItRuns(c, f.told)})
+			return in(i, trouble{word: ProbeFails, cause: probe, note: sinceItRuns(c, f.told), more: itsEvents})
 		}
 	}
 	if p.Spec.NodeName == "" {
@@ -168,7 +193,7 @@ func whyNotReady(p *corev1.Pod, f *facts) trouble {
 
 // failures says with which exit code a container of a pod that has ended failed.
 func failures(p *corev1.Pod) string {
-	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+	for _, c := range containersOf(p) {
 		if ended := c.State.Terminated; ended != nil && ended.ExitCode != 0 {
 			return ", " + exited(ended.ExitCode)
 		}
@@ -182,30 +207,30 @@ func whyNotRunning(p *corev1.Pod, c *corev1.ContainerStatus, isInit bool, now ti
 	crash := c.LastTerminationState.Terminated
 	switch waiting, running, ended := c.State.Waiting, c.State.Running, c.State.Terminated; {
 	case waiting != nil && (waiting.Reason == pullFails || waiting.Reason == "ErrImagePull"):
-		return trouble{word: pullFails, cause: strings.TrimSpace("cannot pull image " + own(c.Image))}
+		return trouble{word: pullFails, cause: strings.TrimSpace("cannot pull image " + own(c.Image)), more: itsEvents}
 	case waiting != nil && waiting.Reason == crashes:
 	case waiting != nil && own(waiting.Message) != "": // what the kubelet or its runtime says
 		return trouble{word: cmp.Or(waiting.Reason, "Waiting"), cause: own(waiting.Message)}
 	case waiting != nil && waiting.Reason != "":
-		return trouble{word: waiting.Reason, cause: own(waiting.Reason), more: "what it waits for"} // ContainerCreating
+		return trouble{word: waiting.Reason, cause: own(waiting.Reason), more: itsEvents} // ContainerCreating
 	case ended != nil && (ended.ExitCode != 0 || !isInit):
 		crash = ended
 	case running != nil && crash != nil && isLoop(crash, now.Sub(running.StartedAt.Time), c.RestartCount):
 	default:
 		return trouble{}
 	}
-	t := trouble{word: crashes, cause: crashes, note: restarts(c)}
+	t := trouble{word: crashes, cause: crashes, note: restarts(c), more: itsLog}
 	switch probes := fatalProbes(p, c.Name); {
 	case crash == nil:
 	case crash.Reason == "OOMKilled":
-		t.word, t.cause = crash.Reason, crash.Reason
+		t.word, t.cause, t.more = crash.Reason, crash.Reason, ""
 	case crash.Message != "" && crash.StartedAt.Unix() <= 0: // It never ran: no such program, say.
-		t.cause = own(crash.Message)
+		t.cause, t.more = own(crash.Message), ""
 	case own(crash.Message) != "":
 		t.cause = exited(crash.ExitCode) + ": " + own(crash.Message)
 	case probes != "": // One of which may have ended it. The status does not say so.
 		t.cause = fmt.Sprintf("%s, by itself or as its %s probe fails", exited(crash.ExitCode), probes)
-		t.more = "which"
+		t.more = itsEvents
 	default:
 		t.cause = exited(crash.ExitCode)
 	}

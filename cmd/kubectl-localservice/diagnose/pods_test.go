@@ -153,3 +153,32 @@ func TestWhyNotReady(t *testing.T) {
 		t.Errorf("in a watch: %s; want %s", got, want)
 	}
 }
+
+// TestLog: the log of which container, and of which run of it, says why a pod is not ready.
+func TestLog(t *testing.T) {
+	const logs, events = "see kubectl logs -n default a -c app", "see kubectl describe pod -n default a"
+	ended := terminated("Error", 1)
+	for name, c := range map[string]struct {
+		state, last corev1.ContainerState
+		restarts    int32
+		log         Log
+		act         string
+	}{
+		"never ran":              {waiting("ContainerCreating"), corev1.ContainerState{}, 0, "", events},
+		"has ended once":         {ended, corev1.ContainerState{}, 0, LogCurrent, logs},
+		"has just ended again":   {ended, ended, 3, LogCurrent, logs},
+		"waits to run again":     {waiting("CrashLoopBackOff"), ended, 3, LogPrevious, logs + " --previous"},
+		"runs, and is not ready": {running, ended, 3, LogCurrent, events},
+	} {
+		pod := aPod("a", "n1", notReady(c.state), func(p *corev1.Pod) {
+			s := &p.Status.ContainerStatuses[0]
+			s.LastTerminationState, s.RestartCount = c.last, c.restarts
+			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{Name: "sidecar"})
+		})
+		got := listOf(t, Input{LocalService: localService(), Nodes: nodesWith("n1"), Pods: []*corev1.Pod{pod}, Now: now,
+			Services: []*corev1.Service{aService("n1")}}).Items[0]
+		if p := got.Pods[0]; p.Log != c.log || p.Restarts != c.restarts || got.Act != c.act {
+			t.Errorf("%s: %q: %+v", name, got.Act, p)
+		}
+	}
+}

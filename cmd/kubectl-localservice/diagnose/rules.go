@@ -13,7 +13,6 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/words"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
-	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
 // The reasons: see Reasons. NameGone is the last one that a watch reports for a name.
@@ -83,22 +82,7 @@ var rules = []rule{
 		return Finding{Cause: manager + " has not published the pods in EndpointSlices yet"}
 	}, []string{v1alpha1.ReasonNoEndpointSlices}},
 	{EndpointsOutdated, func(n *name) bool { return n.outdated.Has(n.Hostname) }, whyCopyOutdated, unwritten},
-	{PodsMislabelled, func(n *name) bool { return len(n.strayed) > 0 }, func(n *name) Finding {
-		return Finding{Cause: "pods on another node have the label " + n.nodeLabelKey + "=" +
-			naming.NodeLabelValue(n.Node.Node), Waits: true, Act: seeOwner(n),
-			About: each(n.strayed, func(p *pod) string { return p.Name + " on " + p.object.Spec.NodeName })}
-	}, nil},
-	{PodsMislabelled, func(n *name) bool { return len(n.mislabelled) > 0 }, func(n *name) Finding {
-		return Finding{Cause: "the label " + n.nodeLabelKey + " of pods is not their node", Waits: true,
-			Act: seeOwner(n), About: each(n.mislabelled, func(p *pod) string { return p.Name + ": " + p.NodeLabel })}
-	}, nil},
-	{PodsMislabelled, func(n *name) bool { return len(n.unlabelled) > 0 }, func(n *name) Finding {
-		f := Finding{Cause: "pods have no label " + n.nodeLabelKey, About: each(n.unlabelled, podName), Waits: true}
-		if !n.Controller.Stopped {
-			f.Act = describe(n.facts) + " says whether it was refused"
-		}
-		return f
-	}, nil},
+	{PodsMislabelled, func(n *name) bool { return len(n.mislabelled) > 0 }, whyMislabelled, nil},
 	{EndpointsOutdated, func(n *name) bool { return len(n.stale) > 0 }, func(n *name) Finding {
 		return Finding{About: first(n.stale),
 			Cause: "the name leads to addresses that no pod has any more; " + manager + " has not removed them yet"}
@@ -122,8 +106,10 @@ var rules = []rule{
 			Cause: "pods are ready, but not in the EndpointSlices; " + manager + " has not added them yet"}
 	}, nil},
 	{EndpointsOutdated, func(n *name) bool { return n.Endpoints.Ready < n.Endpoints.Total }, func(n *name) Finding {
-		return Finding{Cause: fmt.Sprintf("%d of %d endpoints are ready, the others are of no pod here; their "+
-			"EndpointSlice is managed by %s", n.Endpoints.Ready, n.Endpoints.Total, own(n.manager))}
+		return Finding{Cause: fmt.Sprintf("%d of %d endpoints are ready, the others are of no pod here",
+			n.Endpoints.Ready, n.Endpoints.Total), Act: fmt.Sprintf("see who manages their EndpointSlice: %s get "+
+			"endpointslices -n %s -l kubernetes.io/service-name=%s --show-labels", n.Kubectl, n.LocalService.Namespace,
+			n.Service)}
 	}, nil},
 	{PortsMissing, func(n *name) bool { return len(n.missingPorts) > 0 }, func(n *name) Finding {
 		return Finding{Cause: whyNoPort(n), About: declaredPorts(n),
@@ -169,9 +155,19 @@ func theService(n *name) Finding { return n.service }
 // manager writes what Kubernetes publishes.
 const manager = "kube-controller-manager"
 
-func seeOwner(n *name) string {
-	return "the controller corrects it, unless the pods' owner selects them by it: then give that another selector (" +
-		describe(n.facts) + " says which)"
+// whyMislabelled says which pods are on another node than their label says. Those of other nodes answer under the name.
+func whyMislabelled(n *name) Finding {
+	f := Finding{Cause: "the label " + n.nodeLabelKey + " of pods is not their node", Waits: true,
+		About: each(n.mislabelled, func(p *pod) string {
+			if !labels.Set(p.object.Labels).Has(n.nodeLabelKey) {
+				return p.Name + " has none"
+			}
+			return fmt.Sprintf("%s on %s has %q", p.Name, p.object.Spec.NodeName, p.NodeLabel)
+		})}
+	if !n.Controller.Stopped {
+		f.Act = "see whether it was refused, or whether the pods' owner selects them by it: " + describe(n.facts)
+	}
+	return f
 }
 
 func podName(p *pod) string { return p.Name }
@@ -251,7 +247,14 @@ func seePod(n *name, p *pod) string {
 	if p.more == "" {
 		return ""
 	}
-	return fmt.Sprintf("%s describe pod -n %s %s says %s", n.Kubectl, p.object.Namespace, p.Name, p.more)
+	command := fmt.Sprintf("see %s %s -n %s %s", n.Kubectl, p.more, p.object.Namespace, p.Name)
+	if p.more == itsLog && p.Container != "" {
+		command += " -c " + p.Container
+	}
+	if p.more == itsLog && p.Log == LogPrevious {
+		command += " --previous"
+	}
+	return command
 }
 
 func whyNoPort(n *name) string {

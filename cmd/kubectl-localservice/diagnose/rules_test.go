@@ -66,9 +66,12 @@ func TestRules(t *testing.T) {
 		}
 	}
 	const (
-		owner = "; the controller corrects it, unless the pods' owner selects them by it: then give that another " +
-			"selector (kubectl describe localservice -n default demo says which)"
-		events  = "; kubectl describe localservice -n default demo says whether it was refused"
+		label  = "the label vm/rack of pods is not their node "
+		events = "; see whether it was refused, or whether the pods' owner selects them by it: kubectl describe " +
+			"localservice -n default demo"
+		log    = "; see kubectl logs -n default "
+		others = "1 of 2 endpoints are ready, the others are of no pod here; see who manages their EndpointSlice: " +
+			"kubectl get endpointslices -n default -l kubernetes.io/service-name=demo-n1 --show-labels"
 		no      = "no pod with app=demo here"
 		waits   = "; not scheduled: 0/3 nodes are available: 3 Insufficient cpu. (1 not scheduled yet)"
 		another = "; create this LocalService under another name: deleting the Service does not help, as its owner " +
@@ -114,34 +117,34 @@ func TestRules(t *testing.T) {
 			"the Service is being deleted"},
 
 		"pod elsewhere with this node's label": {with(services, ready, aPod("a", "n1"), aPod("b", "n2", labelled("n1"))),
-			PodsMislabelled, Degraded, "1/1", "pods on another node have the label vm/rack=n1 (b on n2)" + owner},
+			PodsMislabelled, Degraded, "1/1", label + `(b on n2 has "n1")` + events},
 		"ended pod elsewhere with this node's label": {with(services, ready, aPod("a", "n1"),
 			aPod("b", "n2", labelled("n1"), ending), aPod("c", "n2", labelled("n1"), phase(corev1.PodSucceeded, ""))),
 			"",
 			Healthy, "1/1", ""},
 		"pod without label": {with(services, ready, aPod("a", "n1"), aPod("b", "n1", withoutLabel)), PodsMislabelled, Degraded,
-			"1/1", "pods have no label vm/rack (b)" + events},
+			"1/1", label + "(b has none)" + events},
 		"pods with another label": {with(services, nil, aPod("a", "n1", labelled("n7")), aPod("b", "n1", labelled(""))),
-			PodsMislabelled, Down, "0/0", "the label vm/rack of pods is not their node (a: n7, b: )" + owner},
+			PodsMislabelled, Down, "0/0", label + `(a on n1 has "n7", b on n1 has "")` + events},
 
 		"pods not ready": {with(services, unready, aPod("d", "n1", crash), aPod("c", "n1", crash),
 			aPod("b", "n1", notReady(running)), aPod("a", "n1", crash), aPod("e", "n1", crash)), PodsNotReady, Down,
 			"0/1",
-			"CrashLoopBackOff (a, c, d and 2 more)"},
+			"CrashLoopBackOff (a, c, d and 2 more)" + log + "a"},
 		"pods that wait": {with(services, unready, aPod("a", "n1", notReady(waiting("ContainerCreating")))), PodsNotReady,
-			Down, "0/1", "ContainerCreating (a); kubectl describe pod -n default a says what it waits for"},
+			Down, "0/1", "ContainerCreating (a); see kubectl describe pod -n default a"},
 		"pods not ready for several causes": {with(services, unready, aPod("a", "n1", crash),
 			aPod("b", "n1", notReady(running))), PodsNotReady, Down, "0/1",
-			"CrashLoopBackOff (a, b: its readiness probe does not succeed)"},
+			"CrashLoopBackOff (a, b: its readiness probe does not succeed)" + log + "a"},
 		"one of two pods not ready": {with(services, both, aPod("a", "n1"), aPod("b", "n1", crash)), PodsNotReady, Degraded,
-			"1/2", "CrashLoopBackOff (b)"},
+			"1/2", "CrashLoopBackOff (b)" + log + "b"},
 		"not ready, but published": {publishing(with(services, ready, aPod("a", "n1", crash))), PodsNotReady, Degraded, "1/1",
-			"CrashLoopBackOff (a)"},
+			"CrashLoopBackOff (a)" + log + "a"},
 		"waits for its own name": {with(services, unready, aPod("a", "n1", asking)), PodsNotReady, Down, "0/1",
 			"its readiness probe does not succeed (a); if it waits for its own name, which it gets only when it " +
 				"is ready, set publishNotReadyAddresses: true in the LocalService"},
 		"crashes and asks for its own name": {with(services, unready, aPod("a", "n1", asking, crash)), PodsNotReady, Down,
-			"0/1", "CrashLoopBackOff (a)"},
+			"0/1", "CrashLoopBackOff (a)" + log + "a"},
 		"not published yet": {with(services, nil, aPod("a", "n1")), EndpointsOutdated, Down, "0/0",
 			"pods are ready, but not in the EndpointSlices; kube-controller-manager has not added them yet (a)"},
 		"published under an address that no pod has": {with(services, published(anEndpoint("a", "10.0.0.9", true)),
@@ -151,13 +154,11 @@ func TestRules(t *testing.T) {
 			EndpointsOutdated, Down, "0/1", "the name leads to addresses that no pod has any more; " +
 				"kube-controller-manager has not removed them yet (10.0.0.1)"},
 		"an endpoint too many, as that is not ready": {with(services, both, aPod("a", "n1")), EndpointsOutdated, Degraded,
-			"1/2", "1 of 2 endpoints are ready, the others are of no pod here; their EndpointSlice is managed by " +
-				"endpointslice-controller.k8s.io"},
+			"1/2", others},
 		"published by a mesh":      {with(services, mesh(true)), "", Healthy, "1/1", ""},
 		"published by a mesh, too": {with(services, slices.Concat(ready, mesh(true)), aPod("a", "n1")), "", Healthy, "2/2", ""},
 		"published by a mesh, not ready": {with(services, slices.Concat(ready, mesh(false)), aPod("a", "n1")),
-			EndpointsOutdated, Degraded, "1/2", "1 of 2 endpoints are ready, the others are of no pod here; their " +
-				"EndpointSlice is managed by endpointslice-mesh-controller.cilium.io"},
+			EndpointsOutdated, Degraded, "1/2", others},
 
 		"only terminating": {with(services, published(endingEndpoint(anEndpoint("a", "10.0.0.1", false))),
 			aPod("a", "n1", ending), aPod("b", "n1", phase(corev1.PodSucceeded, ""))), PodsEnded, Down, "0/0",
@@ -175,7 +176,7 @@ func TestRules(t *testing.T) {
 		"cordoned": {on(with(services, nil, aPod("b", "n9"), aPod("c", "", unscheduled)), node1(cordoned)),
 			NodeUnschedulable, Empty, "0/0", no + "; the node is cordoned" + waits},
 		"cordoned, with a pod": {on(with(services, unready, aPod("a", "n1", crash)), node1(cordoned)), PodsNotReady, Down,
-			"0/1", "CrashLoopBackOff (a)"},
+			"0/1", "CrashLoopBackOff (a)" + log + "a"},
 		"tainted": {on(with(services, nil, aPod("b", "n9")), node1(gpu)), NodeUnschedulable, Empty, "0/0",
 			no + "; its pods do not tolerate the taint gpu=yes:NoSchedule of the node"},
 		"tainted without a value": {on(with(services, nil, aPod("b", "n9")), node1(taint("a.b/c", "",

@@ -13,39 +13,10 @@ import (
 // Details holds everything that is known about one cell.
 type Details struct {
 	*diagnose.Node
-	Pods []Pod `json:"pods"` // instead of the node's
 	// Events are the newest ones of the pods and of the LocalService, the newest first.
 	Events []Event `json:"events"`
 	// EventsProblem says why there are no events to show.
 	EventsProblem string `json:"eventsProblem,omitempty"`
-}
-
-// Pod holds what the page shows about a pod.
-type Pod struct {
-	diagnose.Pod
-	Created  time.Time `json:"created"`
-	Restarts int32     `json:"restarts"`
-	// Logs is true if a container has run, and Previous if it has ended and that is why the pod is not ready.
-	Logs     bool `json:"logs,omitempty"`
-	Previous bool `json:"previous,omitempty"`
-}
-
-// NewPod returns what the page shows about a pod.
-func NewPod(known diagnose.Pod, pod *corev1.Pod) Pod {
-	p := Pod{Pod: known, Created: pod.CreationTimestamp.Time}
-	statuses := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
-	for i := range statuses {
-		s := &statuses[i]
-		p.Restarts += s.RestartCount
-		p.Logs = p.Logs || s.State.Running != nil || s.State.Terminated != nil || s.RestartCount > 0
-	}
-	about := slices.IndexFunc(statuses, func(s corev1.ContainerStatus) bool {
-		return s.Name == known.Container || len(statuses) == 1
-	})
-	// The log of a container that has just ended is not a previous one yet.
-	p.Previous = about >= 0 && known.Reason != "" && known.Reason != diagnose.ProbeFails &&
-		statuses[about].RestartCount > 0 && statuses[about].State.Terminated == nil
-	return p
 }
 
 // Event is an event of a pod, or of the LocalService.
