@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
@@ -154,7 +155,8 @@ func whyNotReady(p *corev1.Pod, f *facts) trouble {
 	inits := len(p.Status.InitContainerStatuses)
 	containers := containersOf(p)
 	in := func(i int, t trouble) trouble {
-		if len(containers) > 1 {
+		// Kubelets write these names, and the API server accepts anything: commands to copy have this one.
+		if len(containers) > 1 && len(content.IsDNS1123Label(containers[i].Name)) == 0 {
 			t.container = containers[i].Name
 		}
 		switch {

@@ -164,6 +164,7 @@ func TestLog(t *testing.T) {
 		log         Log
 		act         string
 	}{
+		"hostile; rm":            {ended, corev1.ContainerState{}, 0, LogCurrent, "see kubectl logs -n default a"},
 		"never ran":              {waiting("ContainerCreating"), corev1.ContainerState{}, 0, "", events},
 		"has ended once":         {ended, corev1.ContainerState{}, 0, LogCurrent, logs},
 		"has just ended again":   {ended, ended, 3, LogCurrent, logs},
@@ -173,6 +174,9 @@ func TestLog(t *testing.T) {
 		pod := aPod("a", "n1", notReady(c.state), func(p *corev1.Pod) {
 			s := &p.Status.ContainerStatuses[0]
 			s.LastTerminationState, s.RestartCount = c.last, c.restarts
+			if name == "hostile; rm" {
+				s.Name = name
+			}
 			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{Name: "sidecar"})
 		})
 		got := listOf(t, Input{LocalService: localService(), Nodes: nodesWith("n1"), Pods: []*corev1.Pod{pod}, Now: now,
