@@ -108,7 +108,7 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-// TestCreateHeadless: ports of headless names that nothing translates are told at once.
+// TestCreateHeadless: ports of headless names that nothing translates are reported at once.
 func TestCreateHeadless(t *testing.T) {
 	for port, want := range map[string]string{"8080": "", "80:web": "",
 		"80:8080": "warning: clients must connect to port 8080 (not 80): a headless Service does not translate ports\n"} {

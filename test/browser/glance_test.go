@@ -99,7 +99,7 @@ func TestOneLineForACause(t *testing.T) {
 		}
 	}))
 	taken := m.Columns["default/app-00"]
-	taken.Status, taken.Problem, taken.Told = "NameTaken", "one is taken", true
+	taken.Status, taken.Problem, taken.Reported = "NameTaken", "one is taken", true
 	server := serve(t, m)
 	page := browser.Open(t, server.URL(), 1280, 800)
 	const first = "1 name|the name is taken|app-00|n0000|delete it"

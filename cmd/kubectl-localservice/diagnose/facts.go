@@ -52,7 +52,7 @@ type Input struct {
 type facts struct {
 	Input
 
-	told time.Time // Now, zero if texts are Stable
+	agesAt time.Time // what ages in texts refer to: Now, zero if texts are Stable
 	// ready is the condition Ready, and refusal its message while it says why something is not written for this spec.
 	ready        metav1.Condition
 	refusal      string
@@ -99,7 +99,7 @@ func newFacts(in Input) *facts {
 	f := &facts{Input: in, services: map[string]*corev1.Service{},
 		ready: ptr.Deref(meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionReady), metav1.Condition{})}
 	if !in.Stable {
-		f.told = in.Now
+		f.agesAt = in.Now
 	}
 	if ls.Spec.Mode == v1alpha1.ModeHostnames {
 		f.purpose = plan.Published

@@ -51,8 +51,8 @@ type Summary struct {
 	Status string `json:"status"`
 	// Problem is the message of the condition Ready while that is False, "" otherwise.
 	Problem string `json:"problem"`
-	// Told is true if the finding of some name is what the status is about.
-	Told bool `json:"-"`
+	// Reported is true if the finding of some name says what the problem is.
+	Reported bool `json:"reported"`
 }
 
 // Node holds what is known about the name of one node, or with groupBy of a group of nodes.
@@ -219,7 +219,7 @@ func Nodes(in Input) *NodeList {
 		n.Finding = finding
 		complete(n)
 		isAnyLate = isAnyLate || isLate(n)
-		list.Summary.Told = list.Summary.Told || slices.Contains(status, f.ready.Reason)
+		list.Summary.Reported = list.Summary.Reported || slices.Contains(status, f.ready.Reason)
 		if n.Service != "" || n.rival != "" {
 			list.Summary.Nodes++
 		}

@@ -192,7 +192,7 @@ func (c *Controller) Stops(kubectl string, now time.Time) string {
 // late and the spec is observed.
 func whyNotActed(f *facts, isAnyLate bool) string {
 	c, namespace := &f.Controller, f.LocalService.Namespace
-	switch stops := c.Stops(f.Kubectl, f.told); {
+	switch stops := c.Stops(f.Kubectl, f.agesAt); {
 	case stops != "":
 		return stops
 	case !isAnyLate && !isUnobserved(f.LocalService), f.isNew(f.LocalService.CreationTimestamp):

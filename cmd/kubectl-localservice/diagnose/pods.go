@@ -106,7 +106,7 @@ func podOf(object *corev1.Pod, f *facts) *pod {
 		p.cause = "not ready"
 		if node := f.nodes[nodeName]; node != nil && unreadiness(node) != nil {
 			p.cause = "its node " + nodeName + " is NotReady"
-			p.note = since(unreadiness(node).LastTransitionTime, f.told)
+			p.note = since(unreadiness(node).LastTransitionTime, f.agesAt)
 		}
 	}
 	p.Reason, p.Message, p.Container = own(p.word), p.cause, p.container
@@ -182,7 +182,7 @@ func whyNotReady(p *corev1.Pod, f *facts) trouble {
 			probe = "its startup probe has not succeeded"
 		}
 		if !c.Ready && c.State.Running != nil {
-			return in(i, trouble{word: ProbeFails, cause: probe, note: sinceItRuns(c, f.told), more: itsEvents})
+			return in(i, trouble{word: ProbeFails, cause: probe, note: sinceItRuns(c, f.agesAt), more: itsEvents})
 		}
 	}
 	if p.Spec.NodeName == "" {

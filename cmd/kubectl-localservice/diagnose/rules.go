@@ -217,7 +217,7 @@ func sinceNotReady(n *name) string {
 			latest = began
 		}
 	}
-	return since(latest, n.told)
+	return since(latest, n.agesAt)
 }
 
 // byCause names the pods with the cause of the first one, and then the others with theirs.

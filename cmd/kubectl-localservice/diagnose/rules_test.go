@@ -306,8 +306,8 @@ func TestPortsMissing(t *testing.T) {
 	}
 }
 
-// TestStatusTold: a name and the status that is about the same have one line on the page.
-func TestStatusTold(t *testing.T) {
+// TestStatusReported: a name and the status that is about the same have one line on the page.
+func TestStatusReported(t *testing.T) {
 	for name, c := range map[string]struct {
 		reason   string
 		services []*corev1.Service
@@ -320,7 +320,7 @@ func TestStatusTold(t *testing.T) {
 	} {
 		got := listOf(t, Input{LocalService: localService(readyCondition(c.reason, "x")), Nodes: nodesWith("n1"),
 			Services: c.services}).Summary
-		if got.Told != c.want || got.Problem != "x" || got.Status != c.reason {
+		if got.Reported != c.want || got.Problem != "x" || got.Status != c.reason {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}

@@ -59,8 +59,6 @@ type Column struct {
 	// GroupBy is the node label whose values are the rows; "" if nodes are.
 	GroupBy string `json:"groupBy,omitempty"`
 	diagnose.Summary
-	// Told is true if a cell says what the status is about.
-	Told bool `json:"told,omitempty"`
 	// Message is about the LocalService as a whole.
 	Message string `json:"message,omitempty"`
 	// Cells are by row: the name of a node, or <label>=<value> for a group of nodes. In an update they are only those
@@ -113,7 +111,7 @@ type Status struct {
 // NewColumn makes a column from what is known about a LocalService.
 func NewColumn(list *diagnose.NodeList) *Column {
 	c := &Column{Namespace: list.Namespace, Name: list.LocalService, Mode: list.Mode, GroupBy: list.GroupBy,
-		Summary: list.Summary, Told: list.Summary.Told, Cells: make(map[string]*Cell, len(list.Items)),
+		Summary: list.Summary, Cells: make(map[string]*Cell, len(list.Items)),
 		Message: strings.TrimSpace(list.Controller + "\n" + list.Message)}
 	for _, n := range list.Items {
 		c.Cells[Row(list, n)] = &Cell{n.Finding, n.Endpoints}

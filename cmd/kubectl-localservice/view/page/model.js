@@ -69,7 +69,7 @@ function applyColumn(key, change) {
     detailsChanged(key, row);
   }
   const { cells, ...about } = change;
-  for (const field of ["message", "groupBy", "told"]) about[field] ??= ""; // Empty ones are left out.
+  for (const field of ["message", "groupBy"]) about[field] ??= ""; // Empty ones are left out.
   Object.assign(column, about);
   return axes;
 }
@@ -107,15 +107,15 @@ function filter() {
     c.worst = c.problem ? RANK.Down : notice ? RANK.Degraded : RANK.Healthy;
     for (const [row, cell] of c.cells) {
       if (!visible.has(row)) continue;
-      const isTold = cell.state === "Healthy" || (notice && cell.state === "Empty");
-      if (!isTold && (wanted.size === 0 || wanted.has(cell.state))) addCause(causes, c, row, cell);
+      const isCovered = cell.state === "Healthy" || (notice && cell.state === "Empty");
+      if (!isCovered && (wanted.size === 0 || wanted.has(cell.state))) addCause(causes, c, row, cell);
       if (!passes(cell)) continue;
       some.add(c);
       c.worst = Math.min(c.worst, RANK[cell.state]);
       const rank = worst.get(row);
       if (rank === undefined || RANK[cell.state] < rank) worst.set(row, RANK[cell.state]);
     }
-    if (c.problem && !c.told) addProblem(causes, c, "Down", c.status, c.problem);
+    if (c.problem && !c.reported) addProblem(causes, c, "Down", c.status, c.problem);
     if (notice) addProblem(causes, c, "Degraded", "", notice);
   }
   const cs = named.filter((c) => !isFiltered() || some.has(c)).sort((a, b) => byNumber(a.key, b.key));
