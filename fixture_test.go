@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -20,146 +19,20 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	kubefake "k8s.io/client-go/kubernetes/fake"
-	metadatafake "k8s.io/client-go/metadata/fake"
-	core "k8s.io/client-go/testing"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
 	"github.com/localservice-dev/local-service-controller/internal/app"
-	"github.com/localservice-dev/local-service-controller/internal/cache"
-	"github.com/localservice-dev/local-service-controller/internal/plan"
-	"github.com/localservice-dev/local-service-controller/internal/reconcile"
-	"github.com/localservice-dev/local-service-controller/internal/status"
 	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 	"github.com/localservice-dev/local-service-controller/internal/testing/simulation"
-	"github.com/localservice-dev/local-service-controller/internal/writer"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
-	localservicefake "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned/fake"
 )
-
-// fixture has the generated fake clients, for tests of one sync: objects go in, the test calls sync, and requests come
-// out. The fake clients know no resource versions, dry runs, subresources or admission: what needs those runs in a
-// cluster.
-type fixture struct {
-	t      *testing.T
-	kube   *kubefake.Clientset
-	client *localservicefake.Clientset
-	events *events.FakeRecorder
-	deps   app.Dependencies
-}
-
-func newFixture(t *testing.T, labelAllPods bool, objects ...runtime.Object) *fixture {
-	t.Helper()
-	scheme := metadatafake.NewTestScheme()
-	if err := metav1.AddMetaToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	metadata := metadatafake.NewSimpleMetadataClient(scheme)
-	f := &fixture{t: t, kube: kubefake.NewClientset(), client: localservicefake.NewClientset(),
-		events: events.NewFakeRecorder(1000)}
-	for _, o := range objects {
-		tracker := f.kube.Tracker()
-		if ls, ok := o.(*v1alpha1.LocalService); ok {
-			tracker = f.client.Tracker()
-			f.add(metadata.Tracker(), metadataOf(v1alpha1.SchemeGroupVersion.String(), v1alpha1.Kind, ls))
-		} else if node, ok := o.(*corev1.Node); ok {
-			tracker, o = metadata.Tracker(), metadataOf("v1", "Node", node)
-		}
-		f.add(tracker, o)
-	}
-	caches := cache.New(cache.Options{Kube: f.kube, Metadata: metadata,
-		LocalServices: func(namespace string) cache.Reader {
-			localServices := f.client.LocalserviceV1alpha1().LocalServices(namespace)
-			return cache.NewReader(f.client, localServices.List, localServices.Watch)
-		},
-		NodeLabelKey: v1alpha1.DefaultNodeLabelKey, Pods: true, AllPods: labelAllPods,
-		OnReadError: onReadError, OnRestore: onRestore})
-	f.deps = app.Dependencies{
-		Options: &app.Options{NodeLabelKey: v1alpha1.DefaultNodeLabelKey, LabelPods: true, LabelAllPods: labelAllPods,
-			WriteConcurrency: 4, Workers: 4},
-		Clock: clock.RealClock{}, LackingFields: func() []string { return nil },
-		Dependencies: writer.Dependencies{Kube: f.kube, Client: f.client, Metadata: metadata, Caches: caches,
-			Observed: cache.NewObserved(), Refusals: writer.NewRefusals(), Record: app.RecordTo(f.events),
-			Shuffle: rand.Shuffle}}
-	return f
-}
-
-func (f *fixture) add(tracker core.ObjectTracker, o runtime.Object) {
-	f.t.Helper()
-	if err := tracker.Add(o); err != nil {
-		f.t.Fatal(err)
-	}
-}
-
-func metadataOf(apiVersion, kind string, o metav1.Object) *metav1.PartialObjectMetadata {
-	partial := meta.AsPartialObjectMetadata(o)
-	partial.TypeMeta = metav1.TypeMeta{APIVersion: apiVersion, Kind: kind}
-	return partial
-}
 
 func onReadError(ctx context.Context, resource string, err error) {
 	klog.FromContext(ctx).Error(err, "Cannot read", "resource", resource)
 }
 
 func onRestore(err error) { panic(err) }
-
-// fill fills the caches, and keeps them current until the end of the test. loop is that of the controller, which does
-// nothing by itself.
-func (f *fixture) fill(loop *reconcile.Loop) {
-	f.t.Helper()
-	end(f.t, loop)
-	ctx, stop := context.WithCancel(f.t.Context())
-	wait := f.deps.Caches.Start(ctx)
-	f.t.Cleanup(func() {
-		stop()
-		wait()
-	})
-	if !f.deps.Caches.WaitForSync(ctx) {
-		f.t.Fatal("the caches have not synced")
-	}
-	synctest.Wait()
-	f.writes()
-}
-
-// end shuts down the queue of a loop that does not run: it has goroutines of its own.
-func end(t *testing.T, loop *reconcile.Loop) {
-	t.Cleanup(func() {
-		ctx, stop := context.WithCancel(context.Background())
-		stop()
-		loop.Run(ctx, 0, func(func(types.NamespacedName) bool) {})
-	})
-}
-
-// writes returns the writes since the last call, abbreviated and sorted.
-func (f *fixture) writes() []string {
-	f.t.Helper()
-	all := slices.Concat(f.kube.Actions(), f.client.Actions())
-	f.kube.ClearActions()
-	f.client.ClearActions()
-	var out []string
-	for _, a := range all {
-		resource := a.GetResource().Resource
-		switch a := a.(type) {
-		case core.CreateActionImpl:
-			out = append(out, fmt.Sprintf("create %s %s", resource, a.Object.(metav1.Object).GetName()))
-		case core.UpdateActionImpl:
-			out = append(out, abbreviate("update", resource, a.Object.(metav1.Object)))
-		case core.DeleteActionImpl:
-			if version := a.DeleteOptions.Preconditions.ResourceVersion; version == nil || *version == "" {
-				f.t.Errorf("a deletion without a resource version: %v", a)
-			}
-			out = append(out, fmt.Sprintf("delete %s %s uid=%s", resource, a.Name, *a.DeleteOptions.Preconditions.UID))
-		case core.PatchActionImpl:
-			out = append(out, fmt.Sprintf("patch %s %s %s", resource, a.Name, a.Patch))
-		}
-	}
-	slices.Sort(out)
-	return out
-}
 
 // abbreviate describes a write. Controllers write only the status of LocalServices.
 func abbreviate(verb, resource string, object metav1.Object) string {
@@ -183,15 +56,6 @@ func summaryOf(status *v1alpha1.LocalServiceStatus) string {
 	return fmt.Sprintf(" %d/%d %s", status.Services, status.Nodes, strings.Join(is, ", "))
 }
 
-// recorded returns the events since the last call.
-func (f *fixture) recorded() []string {
-	var out []string
-	for len(f.events.Events) > 0 {
-		out = append(out, <-f.events.Events)
-	}
-	return out
-}
-
 func expect(t *testing.T, what string, want, got []string) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -207,6 +71,7 @@ type cluster struct {
 	endpoint *simulation.Endpoint
 	options  app.Options
 	deps     app.Dependencies // of the instance that was started last
+	running  *controllers     // that start has made last
 	asked    int              // how many requests of instances the test has looked at
 
 	mu       sync.Mutex
@@ -257,7 +122,10 @@ func (c *cluster) record(_, eventType, reason, note string) {
 // start runs an instance of the controllers until stop is called, or the end of the test.
 func (c *cluster) start() (stop func()) {
 	c.t.Helper()
-	return c.run(newControllers)
+	return c.run(func(deps app.Dependencies) func(context.Context) {
+		c.running = makeControllers(deps)
+		return c.running.run
+	})
 }
 
 // run runs some controllers until stop is called, or the end of the test.
@@ -484,27 +352,6 @@ func withNodes(n int, objects ...simulation.Object) []simulation.Object {
 		objects = append(objects, testNode(fmt.Sprintf("node%02d", i)))
 	}
 	return objects
-}
-
-// testService returns the Service of a node as the controller has created it.
-func testService(ls *v1alpha1.LocalService, node string, edit ...func(*corev1.Service)) *corev1.Service {
-	templates, err := plan.NewTemplates(ls, v1alpha1.DefaultNodeLabelKey, nil)
-	if err != nil {
-		panic(err) // A mistake in the test.
-	}
-	s := objects.Stored(templates[0].Service(node))
-	s.Status = corev1.ServiceStatus{}
-	for _, e := range edit {
-		e(s)
-	}
-	return s
-}
-
-// inPlace returns the status of a LocalService after a sync that found everything in place.
-func inPlace(nodes int) func(*v1alpha1.LocalService) {
-	return func(ls *v1alpha1.LocalService) {
-		ls.Status = status.Of(ls, &plan.Plan{Nodes: nodes, InPlace: nodes}, &plan.Outcome{})
-	}
 }
 
 // testSlice returns an EndpointSlice of a node's Service, with an endpoint for each value.

@@ -6,17 +6,15 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 
+	"github.com/localservice-dev/local-service-controller/internal/app"
 	"github.com/localservice-dev/local-service-controller/internal/reconcile"
+	"github.com/localservice-dev/local-service-controller/internal/testing/simulation"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -24,73 +22,66 @@ import (
 // events add as many as one. Services and EndpointSlices that are not ours add none. Handlers do not judge: a pod that
 // nothing selects is a key, too. Only Nodes, which no tenant changes, concern all LocalServices.
 func TestHandlersAddFewKeys(t *testing.T) {
-	const count = 3000
+	const count = 300
 	dashes := strings.Repeat("d-", 25) + "d"
-	var objects []runtime.Object
+	names := testLocalService(hostnamesMode, func(ls *v1alpha1.LocalService) { ls.Name = "names" })
+	service := func(namespace, name string) *corev1.Service {
+		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
+			Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone}}
+	}
+	published := service("default", "names")
+	published.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(names,
+		v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.Kind))}
+	objects := []simulation.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other"}}, testNode("node1"),
+		names, published, service("default", dashes), service("default", "other-node1"), service("default", "demo0"),
+		service("other", "demo0-node1"), testSlice("other-node1", true), testSlice("demo0-node1", false)}
 	for i := range count {
-		objects = append(objects,
+		slice := testSlice(fmt.Sprintf("names-%d", i))
+		slice.Labels[v1alpha1.HostnamesLabelKey] = v1alpha1.HostnamesSource
+		objects = append(objects, slice,
 			testLocalService(func(ls *v1alpha1.LocalService) { ls.Name = fmt.Sprintf("demo%d", i) }),
-			testPod(fmt.Sprintf("p%d", i), withLabels(map[string]string{"app": "other"})),
-			&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("names-%d", i),
-				Namespace: "default",
-				Labels: map[string]string{v1alpha1.HostnamesLabelKey: v1alpha1.HostnamesSource,
-					v1alpha1.OwnerLabelKey: "names"}}})
+			testPod(fmt.Sprintf("p%d", i), withLabels(map[string]string{"app": "other"})))
 	}
 	for i := range dashes {
 		if dashes[i] == '-' {
 			objects = append(objects, testLocalService(func(ls *v1alpha1.LocalService) { ls.Name = dashes[:i] }))
 		}
 	}
-	names := testLocalService(hostnamesMode, func(ls *v1alpha1.LocalService) { ls.Name = "names" })
-	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "names", Namespace: "default",
-		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(names,
-			v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.Kind))}}}
-	objects = append(objects, names, service, testNode("node1"), testSlice("other-node1", true),
-		testSlice("demo0-node1", false))
-	for _, key := range []types.NamespacedName{{Namespace: "default", Name: dashes}, {Namespace: "default",
-		Name: "other-node1"}, {Namespace: "default", Name: "demo0"}, {Namespace: "other", Name: "demo0-node1"}} {
-		objects = append(objects, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace,
-			Name: key.Name}})
-	}
-
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, false, objects...)
-		localServices, hostnames := newLocalServiceController(f.deps), newHostnamesController(f.deps, nil)
-		end(t, localServices.loop)
-		end(t, hostnames.loop)
-		pods := f.newPods()
+	inCluster(t, func(t *testing.T, c *cluster) {
 		var keys atomic.Int64
-		counting := reconcile.New("count", clock.RealClock{}, func(context.Context, types.NamespacedName) error {
-			keys.Add(1)
-			return nil
+		var all *controllers
+		c.run(func(deps app.Dependencies) func(context.Context) {
+			all = makeControllers(deps)
+			ended, stop := context.WithCancel(t.Context())
+			stop()
+			all.run(ended) // Their queues have goroutines.
+			counting := reconcile.New("count", deps.Clock, func(context.Context, types.NamespacedName) error {
+				keys.Add(1)
+				return nil
+			})
+			all.pods.loop, all.hostnames.loop, all.localServices.loop = counting, counting, counting
+			return func(ctx context.Context) { counting.Run(ctx, 1, func(func(types.NamespacedName) bool) {}) }
 		})
-		pods.loop, hostnames.loop, localServices.loop = counting, counting, counting
-		ctx, stop := context.WithCancel(t.Context())
-		stopped := make(chan struct{})
-		go func() {
-			defer close(stopped)
-			counting.Run(ctx, 1, func(func(types.NamespacedName) bool) {})
-		}()
-		synctest.Wait()
+		localServices, hostnames, pods, caches := all.localServices, all.hostnames, all.pods, c.deps.Caches
 
-		pod, ls := f.deps.Caches.Pods.Get("default", "p0"), f.deps.Caches.LocalServices.Get("default", "demo0")
-		slice := f.deps.Caches.HostnameSlices.Get("default", "names-0")
+		pod, ls := caches.Pods.Get("default", "p0"), caches.LocalServices.Get("default", "demo0")
+		slice := caches.HostnameSlices.Get("default", "names-0-x")
 		changed := func(namespace, name string) func() {
-			service := f.deps.Caches.Services.Get(namespace, name)
+			service := caches.Services.Get(namespace, name)
 			if service == nil {
 				t.Fatalf("there is no Service %s/%s", namespace, name)
 			}
 			return func() { localServices.serviceChanged(service, service) }
 		}
-		named := f.deps.Caches.Services.Get("default", "names")
-		endpoints := f.deps.Caches.EndpointSlices
+		named := caches.Services.Get("default", "names")
+		endpoints := caches.EndpointSlices
 		foreign, unready := endpoints.Get("default", "other-node1-x"), endpoints.Get("default", "demo0-node1-x")
 		if foreign == nil || unready == nil {
 			t.Fatal("there are no such endpoints")
 		}
-		node := f.deps.Caches.Nodes.Get("", "node1")
+		node := caches.Nodes.Get("", "node1")
 		selecting := testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.Selector["app"] = "other" })
-		for name, c := range map[string]struct {
+		for name, test := range map[string]struct {
 			event func()
 			want  int64
 		}{
@@ -112,14 +103,12 @@ func TestHandlersAddFewKeys(t *testing.T) {
 			time.Sleep(time.Minute)
 			keys.Store(0)
 			for range 100 {
-				c.event()
+				test.event()
 			}
 			time.Sleep(time.Minute)
-			if got := keys.Load(); got != c.want {
-				t.Errorf("100 events of %s: %d keys, want %d", name, got, c.want)
+			if got := keys.Load(); got != test.want {
+				t.Errorf("100 events of %s: %d keys, want %d", name, got, test.want)
 			}
 		}
-		stop()
-		<-stopped
-	})
+	}, objects...)
 }

@@ -9,13 +9,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -29,64 +27,6 @@ import (
 var sourceName = plan.ServiceName("demo", plan.Source, "")
 
 var hostnamesMode = objects.HostnamesMode
-
-// TestHostnamesSync: a sync of an EndpointSlice makes the one write that it needs.
-func TestHostnamesSync(t *testing.T) {
-	ls, source := testLocalService(hostnamesMode), sourceName+"-1"
-	templates, err := plan.NewTemplates(ls, v1alpha1.DefaultNodeLabelKey, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	stored := map[string]*corev1.Service{}
-	names := plan.NamesOf(ls, v1alpha1.DefaultNodeLabelKey, objects.Named, nil, func(name string) plan.Service {
-		for i := range templates {
-			s := objects.Stored(templates[i].Service(""))
-			stored[s.Name] = s
-		}
-		return plan.FromAPI(stored[name], v1alpha1.DefaultNodeLabelKey)
-	})
-	published := func(suffix string) *discoveryv1.EndpointSlice {
-		return sourceSlice(stored[sourceName], suffix, "a")
-	}
-	copied := func(suffix string, hostname string) *discoveryv1.EndpointSlice {
-		slice := published(suffix)
-		names.Slices = map[string]plan.EndpointSlice{slice.Name: plan.SliceFromAPI(slice)}
-		change := names.Change(slice.Name)
-		s := names.Copy(&change)
-		s.UID, s.ResourceVersion, s.Endpoints[0].Hostname = "uid-copy", "1", &hostname
-		return s
-	}
-	for name, c := range map[string]struct {
-		key     string
-		objects []runtime.Object
-		writes  []string
-	}{
-		"no copy": {source, []runtime.Object{ls, published("1")},
-			[]string{"create endpointslices " + source + "-named"}},
-		"a copy": {source, []runtime.Object{ls, published("1"), copied("1", "a")}, nil},
-		"a copy that differs": {source, []runtime.Object{ls, published("1"), copied("1", "x")},
-			[]string{"update endpointslices " + source + "-named"}},
-		"mode Services": {source, []runtime.Object{testLocalService(), published("1")}, nil},
-		"gone": {source + "-named", []runtime.Object{ls, copied("1", "a"), published("2"), copied("2", "a")},
-			[]string{"delete endpointslices " + source + "-named uid=uid-copy"}},
-		"gone, and another one has no copy yet": {source + "-named",
-			[]runtime.Object{ls, copied("1", "a"), published("2")}, nil},
-		"the LocalService is gone": {source, []runtime.Object{published("1")}, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t, false, append(c.objects, stored["demo"], stored[sourceName], testNode("a"))...)
-				controller := newHostnamesController(f.deps, nil)
-				f.fill(controller.loop)
-				key := types.NamespacedName{Namespace: "default", Name: c.key}
-				if err := controller.sync(t.Context(), key); err != nil {
-					t.Error(err)
-				}
-				expect(t, "writes", c.writes, f.writes())
-			})
-		})
-	}
-}
 
 // sourceSlice returns an EndpointSlice of the Source with a pod on each node, ready unless its name ends in !.
 func sourceSlice(source *corev1.Service, suffix string, nodes ...string) *discoveryv1.EndpointSlice {
@@ -191,13 +131,11 @@ func TestHostnamesAllocations(t *testing.T) {
 			for i := range slices {
 				c.publish(fmt.Sprint(i), "a")
 			}
-			controller := newHostnamesController(c.deps, nil)
-			end(c.t, controller.loop)
 			bytes = math.MaxUint64
 			for range 100 { // Other goroutines allocate, too: the least is that of the sync.
 				var before, after goruntime.MemStats
 				goruntime.ReadMemStats(&before)
-				if err := controller.sync(c.t.Context(), key); err != nil {
+				if err := c.running.hostnames.sync(c.t.Context(), key); err != nil {
 					c.t.Error(err)
 				}
 				goruntime.ReadMemStats(&after)

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,10 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	core "k8s.io/client-go/testing"
 	componentmetrics "k8s.io/component-base/metrics"
 
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
@@ -28,110 +24,19 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-var demoKey = types.NamespacedName{Namespace: "default", Name: "demo"}
-
-// newLocalServices makes a controller with filled caches.
-func (f *fixture) newLocalServices() *localServiceController {
-	f.t.Helper()
-	c := newLocalServiceController(f.deps)
-	f.fill(c.loop)
-	return c
-}
-
-// TestSync: a sync finds a state, makes the writes that bring it in line with the spec, and records an event for them.
-func TestSync(t *testing.T) {
-	ls := testLocalService()
-	foreign := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "demo-node1", Namespace: "default", UID: "theirs"}}
-	orphaned := func(s *corev1.Service) { s.OwnerReferences = nil }
-	for name, c := range map[string]struct {
-		objects        []runtime.Object
-		writes, events []string
-	}{
-		"a Service for every node, by its name and not by its label kubernetes.io/hostname": {
-			[]runtime.Object{ls, testNode("node1", "kubernetes.io/hostname=other"), testNode("node2")},
-			[]string{"create services demo-node1", "create services demo-node2",
-				"update localservices/status demo 2/2 Ready"},
-			[]string{"Normal ServicesWritten created 2: demo-node1, demo-node2"},
-		},
-		"only for selected nodes": {
-			[]runtime.Object{testLocalService(onSSD), testNode("node1", "disk=ssd"), testNode("node2", "disk=hdd"),
-				testNode("node3")},
-			[]string{"create services demo-node1", "update localservices/status demo 1/1 Ready"},
-			[]string{"Normal ServicesWritten created 1: demo-node1"},
-		},
-		"everything is in place": {
-			[]runtime.Object{testLocalService(inPlace(1)), testNode("node1"), testService(ls, "node1")}, nil, nil,
-		},
-		"a status that is wrong": {
-			[]runtime.Object{testLocalService(inPlace(2)), testNode("node1"), testService(ls, "node1")},
-			[]string{"update localservices/status demo 1/1 Ready"}, nil,
-		},
-		"a LocalService that is being deleted": {
-			[]runtime.Object{testLocalService(func(ls *v1alpha1.LocalService) {
-				ls.DeletionTimestamp, ls.Finalizers = new(metav1.Now()), []string{"foregroundDeletion"}
-			}), testNode("node1")}, nil, nil,
-		},
-		"a LocalService that is gone": {[]runtime.Object{testNode("node1")}, nil, nil},
-		"most nodes are gone": {
-			[]runtime.Object{testLocalService(inPlace(3)), testNode("node1"), testService(ls, "node1"),
-				testService(ls, "gone1"), testService(ls, "gone2")},
-			[]string{"delete services demo-gone1 uid=uid-demo-gone1", "delete services demo-gone2 uid=uid-demo-gone2",
-				"update localservices/status demo 1/1 Ready"},
-			[]string{"Normal ServicesWritten deleted 2: demo-gone1, demo-gone2"},
-		},
-		"an orphan is adopted": {
-			[]runtime.Object{testLocalService(inPlace(1)), testNode("node1"), testService(ls, "node1", orphaned)},
-			[]string{`patch services demo-node1 {"metadata":{"ownerReferences":[{` +
-				`"apiVersion":"localservice.dev/v1alpha1","blockOwnerDeletion":true,"controller":true,` +
-				`"kind":"LocalService","name":"demo","uid":"uid-demo"}],"resourceVersion":"7"}}`},
-			[]string{"Normal ServicesWritten adopted 1: demo-node1"},
-		},
-		"a name is taken": {
-			[]runtime.Object{ls, testNode("node1"), testNode("node2"), foreign},
-			[]string{"create services demo-node2",
-				"update localservices/status demo 1/2 not Ready: NameTaken, Conflicted, Stalled"},
-			[]string{"Normal ServicesWritten created 1: demo-node2",
-				`Warning NameTaken Service "demo-node1" (no owner) already exists. If nothing uses it, delete it; if ` +
-					"the app needs it, create this LocalService under another name: a Service cannot be renamed"},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t, false, c.objects...)
-				if err := f.newLocalServices().sync(t.Context(), demoKey); err != nil {
-					t.Errorf("sync: %v", err)
-				}
-				expect(t, "writes", c.writes, f.writes())
-				expect(t, "events", c.events, f.recorded())
-			})
-		})
-	}
-}
-
 // TestInvalidSpecIsReported: a spec that cannot work is reported once, also if the first write of the status fails.
 func TestInvalidSpecIsReported(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, false, testNode("node1"), testLocalService(func(ls *v1alpha1.LocalService) {
-			ls.Spec.Selector["vm/rack"] = "x"
-		}))
-		failed := false
-		f.client.PrependReactor("update", "localservices", func(core.Action) (bool, runtime.Object, error) {
-			fails := !failed
-			failed = true
-			return fails, nil, apierrors.NewInternalError(errors.New("etcd is slow"))
-		})
-		controller := f.newLocalServices()
-		for range 2 {
-			if err := controller.sync(t.Context(), demoKey); err != nil {
-				t.Error(err)
-			}
-			time.Sleep(10 * time.Second) // the backoff of the refused status
-		}
-		const reported = "update localservices/status demo 0/0 not Ready: InvalidSpec, Stalled"
-		expect(t, "writes", []string{reported, reported}, f.writes())
-		expect(t, "events", []string{"Warning InvalidSpec spec.selector names the node label vm/rack, which the " +
-			"controller itself adds: remove it, and use nodeSelector to choose nodes"}, f.recorded())
-	})
+	inCluster(t, func(t *testing.T, c *cluster) {
+		c.options.NodeLabelKey = "app"
+		over := c.refuseUntil("update", "localservices/status")
+		c.start()
+		over()
+		time.Sleep(reconcile.MaxBackoff)
+		expect(t, "writes", []string{"update localservices/status demo 0/0 not Ready: InvalidSpec, Stalled"},
+			c.writes())
+		expect(t, "events", []string{"Warning InvalidSpec spec.selector names the node label app, which the " +
+			"controller itself adds: remove it, and use nodeSelector to choose nodes"}, c.recorded())
+	}, testNode("node1"), testLocalService())
 }
 
 type eventCase struct {
@@ -230,6 +135,8 @@ func TestServiceEvents(t *testing.T) {
 		}, []string{"create services demo-node1",
 			"update localservices/status demo 1/2 not Ready: NameTaken, Conflicted, Stalled",
 			"update localservices/status demo 2/2 Ready"}},
+		"orphaned": {func(c *cluster) { change(c, func(s *corev1.Service) { s.OwnerReferences = nil }) },
+			[]string{"update services demo-node1"}},
 		"being deleted, kept by a finalizer": {func(c *cluster) {
 			change(c, func(s *corev1.Service) { s.Finalizers = []string{"example.com/x"} })
 			c.remove(get[*corev1.Service](c, "demo-node1"))
@@ -250,7 +157,7 @@ func TestLocalServiceEvents(t *testing.T) {
 			c.editSpec(func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = nil })
 		}, []string{"create services demo-node3", "update localservices/status demo 3/3 Ready"}},
 		"status changed by another client": {func(c *cluster) {
-			edit(c, "demo", inPlace(7), "status")
+			edit(c, "demo", func(ls *v1alpha1.LocalService) { ls.Status.Services = 7 }, "status")
 			time.Sleep(reconcile.MaxBackoff)
 		}, []string{"update localservices/status demo 2/2 Ready"}},
 		"deleted": {func(c *cluster) { c.remove(testLocalService()) }, nil},

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr/funcr"
@@ -16,27 +15,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	core "k8s.io/client-go/testing"
 	"k8s.io/klog/v2"
 
 	"github.com/localservice-dev/local-service-controller/internal/app"
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
 	"github.com/localservice-dev/local-service-controller/internal/testing/simulation"
-	"github.com/localservice-dev/local-service-controller/internal/words"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
-
-var podKey = types.NamespacedName{Namespace: "default", Name: "p"}
-
-// newPods makes a controller with filled caches.
-func (f *fixture) newPods() *podController {
-	f.t.Helper()
-	c := newPodController(f.deps)
-	f.fill(c.loop)
-	return c
-}
 
 func testPod(name string, edit ...func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{
@@ -55,167 +41,6 @@ func withLabels(labels map[string]string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Labels = maps.Clone(labels) }
 }
 
-// TestPodsSyncWrites: a sync writes the label if a LocalService, or the flag, asks for it.
-func TestPodsSyncWrites(t *testing.T) {
-	label := func(value string) []string {
-		return []string{fmt.Sprintf(`patch pods p {"metadata":{"labels":{"vm/rack":%q},"uid":"uid-p"}}`, value)}
-	}
-	corrected := []string{
-		`patch pods p {"metadata":{"labels":{"vm/rack":"node1"},"resourceVersion":"1","uid":"uid-p"}}`}
-	long := strings.Repeat("n", 70)
-	other := testLocalService(func(ls *v1alpha1.LocalService) {
-		ls.Name, ls.Spec.Selector["tier"] = "other", "x"
-	})
-	for name, c := range map[string]struct {
-		all     bool
-		objects []runtime.Object
-		writes  []string
-	}{
-		"scheduled and selected": {false, []runtime.Object{testLocalService(), testPod("p")}, label("node1")},
-		"a stale label of the template": {false, []runtime.Object{testLocalService(),
-			testPod("p", withLabels(map[string]string{"app": "demo", "vm/rack": "node2"}))}, corrected},
-		"not scheduled yet": {false, []runtime.Object{testLocalService(),
-			testPod("p", func(p *corev1.Pod) { p.Spec.NodeName = "" })}, nil},
-		"no labels": {false, []runtime.Object{testLocalService(),
-			testPod("p", withLabels(nil))}, nil},
-		"no labels, and all are labelled": {true, []runtime.Object{testPod("p", withLabels(nil))}, label("node1")},
-		"selected in another namespace": {false, []runtime.Object{
-			testLocalService(func(ls *v1alpha1.LocalService) { ls.Namespace = "other" }), testPod("p")}, nil},
-		"selected only in mode Hostnames, beside one that is invalid": {false, []runtime.Object{
-			testLocalService(hostnamesMode), testLocalService(func(ls *v1alpha1.LocalService) {
-				ls.Name, ls.Spec.Selector = "other", nil
-			}), testPod("p")}, nil},
-		"selected by one of two": {false, []runtime.Object{other, testLocalService(), testPod("p")}, label("node1")},
-		"terminating": {false, []runtime.Object{testLocalService(), testPod("p", func(p *corev1.Pod) {
-			p.DeletionTimestamp, p.Finalizers = new(metav1.Now()), []string{"x"}
-		})}, label("node1")},
-		"a node whose name is longer than a label": {true, []runtime.Object{testPod("p",
-			func(p *corev1.Pod) { p.Spec.NodeName = long })},
-			label(strings.Repeat("n", 52) + "-qudj3x2bm4")},
-		"gone": {true, nil, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t, c.all, c.objects...)
-				controller := f.newPods()
-				if err := controller.sync(t.Context(), podKey); err != nil {
-					t.Errorf("sync: %v", err)
-				}
-				expect(t, "writes", c.writes, f.writes())
-			})
-		})
-	}
-}
-
-// TestPodsOfOwners: a label with another value is left to the pod's controller if that selects by it, or may do so: it
-// would release the pod and make another one, again and again.
-func TestPodsOfOwners(t *testing.T) {
-	selector := func(keys ...string) *metav1.LabelSelector {
-		out := &metav1.LabelSelector{MatchLabels: map[string]string{}}
-		for _, key := range keys {
-			out.MatchLabels[key] = "rack1"
-		}
-		return out
-	}
-	meta := metav1.ObjectMeta{Namespace: "default", Name: "owner", UID: "uid-owner"}
-	replicaSet := func(s *metav1.LabelSelector) runtime.Object {
-		return &appsv1.ReplicaSet{ObjectMeta: meta, Spec: appsv1.ReplicaSetSpec{Selector: s}}
-	}
-	for name, c := range map[string]struct {
-		apiVersion, kind string
-		owner            runtime.Object
-		isRefused        bool   // to the controller
-		event            string // part of it; "" if the label is written
-	}{
-		"ReplicaSet":               {"apps/v1", "ReplicaSet", replicaSet(selector("app")), false, ""},
-		"ReplicaSet, by the label": {"apps/v1", "ReplicaSet", replicaSet(selector("app", "vm/rack")), false, "selects"},
-		"a kind that is not known": {"example.com/v1", "CloneSet", nil, false, "(example.com/v1) may select"},
-		"an escape":                {"example.com/v1", "\x1b[31mRed\nX", nil, false, `because \x1b[31mRed\nX owner`},
-		"a Node, of a static pod":  {"v1", "Node", nil, false, ""},
-		"the owner is gone":        {"apps/v1", "ReplicaSet", nil, false, "not found"},
-		"the owner cannot be read": {"apps/v1", "ReplicaSet", replicaSet(selector()), true, "forbidden"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t, true, testPod("p", func(p *corev1.Pod) {
-					p.Labels["vm/rack"] = "rack1"
-					p.OwnerReferences = []metav1.OwnerReference{{APIVersion: c.apiVersion, Kind: c.kind, Name: "owner",
-						UID: "uid-owner", Controller: new(true)}}
-				}))
-				if c.owner != nil {
-					if err := f.kube.Tracker().Add(c.owner); err != nil {
-						t.Fatal(err)
-					}
-				}
-				if c.isRefused {
-					f.kube.PrependReactor("get", "*", func(core.Action) (bool, runtime.Object, error) {
-						return true, nil, apierrors.NewForbidden(corev1.Resource("x"), "owner", nil)
-					})
-				}
-				if err := f.newPods().sync(t.Context(), podKey); err != nil {
-					t.Error(err)
-				}
-				events, writes := strings.Join(f.recorded(), "\n"), f.writes()
-				isTold := strings.Contains(events, c.event) && strings.Contains(events, "rack1") &&
-					strings.Contains(events, words.Printable(c.kind)+" owner") &&
-					strings.Contains(events, "-node-label-key") && !strings.Contains(events, "\x1b")
-				if c.event == "" && (events != "" || len(writes) != 1) ||
-					c.event != "" && (!isTold || len(writes) > 0) {
-					t.Errorf("writes %v, events %q", writes, events)
-				}
-			})
-		})
-	}
-}
-
-// TestPodsAnswers: what becomes of an answer of the API server. Admission may store another label than it is asked to.
-// How often it is tried again then is shown by the histories node-label-changed-by-admission and
-// node-label-stripped-by-admission.
-func TestPodsAnswers(t *testing.T) {
-	pods := corev1.Resource("pods")
-	otherUID := apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "p", nil)
-	otherUID.ErrStatus.Details.Causes = []metav1.StatusCause{{Field: "metadata.uid"}}
-	for name, c := range map[string]struct {
-		err    error
-		stored string // the label in the answer, if there is no error
-		fails  string // part of the error of sync, "" for none
-		event  string // part of it, "" for none
-	}{
-		"gone":                      {apierrors.NewNotFound(pods, "p"), "", "", ""},
-		"another pod by now":        {otherUID, "", "", ""},
-		"somebody else was quicker": {apierrors.NewConflict(pods, "p", errors.New("modified")), "", "modified", ""},
-		"refused by admission": {apierrors.NewForbidden(pods, "p", errors.New("labels are frozen")), "", "",
-			"labels are frozen"},
-		"refused by a policy": {apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "p",
-			nil), "", "", "is invalid"},
-		"a webhook that is down": {apierrors.NewInternalError(errors.New("failed calling webhook")), "", "",
-			"failed calling webhook"},
-		"server in trouble":    {apierrors.NewServiceUnavailable("etcd is slow"), "", "etcd is slow", ""},
-		"stored":               {nil, "node1", "", ""},
-		"stored as another":    {nil, "frozen", "", `("frozen"): exempt`},
-		"stored without value": {nil, "", "", `(""): exempt`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t, true, testPod("p"))
-				f.kube.PrependReactor("patch", "pods", func(core.Action) (bool, runtime.Object, error) {
-					return true, testPod("p", withLabels(map[string]string{"vm/rack": c.stored})), c.err
-				})
-				err := f.newPods().sync(t.Context(), podKey)
-				if message := fmt.Sprint(err); (err == nil) != (c.fails == "") || err != nil &&
-					(!strings.Contains(message, c.fails) ||
-						!strings.Contains(message, "set the label vm/rack of pod default/p")) {
-					t.Errorf("sync: %v, want %q and what was attempted", err, c.fails)
-				}
-				got := strings.Join(f.recorded(), "\n")
-				if (got == "") != (c.event == "") || !strings.Contains(got, c.event) {
-					t.Errorf("events %q, want %q", got, c.event)
-				}
-			})
-		})
-	}
-}
-
 // startPods runs the controller of pods.
 func (c *cluster) startPods() {
 	c.t.Helper()
@@ -228,6 +53,87 @@ func (c *cluster) startPods() {
 // labelOf returns the node label of a pod as the API server has it.
 func (c *cluster) labelOf(pod string) string {
 	return get[*corev1.Pod](c, pod).Labels[v1alpha1.DefaultNodeLabelKey]
+}
+
+// TestPodsLeft: a label with another value is left to the pod's controller if that selects by it, or may do so: it
+// would release the pod and make another one, again and again. That is reported, and so are answers of the API server
+// that will stay the same.
+func TestPodsLeft(t *testing.T) {
+	selecting := func(keys ...string) func(*cluster) {
+		set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "owner"},
+			Spec: appsv1.ReplicaSetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{}}}}
+		for _, key := range keys {
+			set.Spec.Selector.MatchLabels[key] = "rack1"
+		}
+		return func(c *cluster) { c.create(set) }
+	}
+	answers := func(verb, resource string, err error) func(*cluster) {
+		return func(c *cluster) { c.answer(verb, resource, func(string) error { return err }) }
+	}
+	invalid := apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "p", nil)
+	otherUID := apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "p", nil)
+	otherUID.ErrStatus.Details.Causes = []metav1.StatusCause{{Field: "metadata.uid"}}
+	for name, test := range map[string]struct {
+		apiVersion, kind string // of its controller
+		prepare          func(*cluster)
+		event            string // part of it, "" for none
+		isWritten        bool
+	}{
+		"ReplicaSet":               {"apps/v1", "ReplicaSet", selecting("app"), "", true},
+		"ReplicaSet, by the label": {"apps/v1", "ReplicaSet", selecting("app", "vm/rack"), "owner selects", false},
+		"a kind that is not known": {"example.com/v1", "CloneSet", nil, "(example.com/v1) may select", false},
+		"an escape":                {"example.com/v1", "\x1b[31mRed\nX", nil, `because \x1b[31mRed\nX owner`, false},
+		"the owner is gone":        {"apps/v1", "ReplicaSet", nil, "not found", false},
+		"the owner cannot be read": {"apps/v1", "ReplicaSet", answers("get", "replicasets",
+			apierrors.NewForbidden(appsv1.Resource("replicasets"), "owner", nil)), "forbidden", false},
+		"refused by a policy": {"v1", "Node", answers("patch", "pods", invalid), "is invalid", false},
+		"a webhook that is down": {"v1", "Node", answers("patch", "pods",
+			apierrors.NewInternalError(errors.New("failed calling webhook"))), "failed calling webhook", false},
+		"another pod by now": {"v1", "Node", answers("patch", "pods", otherUID), "", false},
+		"server in trouble": {"v1", "Node", answers("patch", "pods",
+			apierrors.NewServiceUnavailable("etcd is slow")), "", false},
+		"stored as another": {"v1", "Node", func(c *cluster) {
+			c.server.Admit(func(object simulation.Object) { object.SetLabels(map[string]string{"vm/rack": "frozen"}) })
+		}, `("frozen"): exempt`, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, func(t *testing.T, c *cluster) {
+				uid := types.UID("uid-owner")
+				if test.prepare != nil {
+					test.prepare(c)
+				}
+				if set := get[*appsv1.ReplicaSet](c, "owner"); set != nil {
+					uid = set.UID
+				}
+				c.options.LabelAllPods = true
+				c.create(testPod("p", func(p *corev1.Pod) {
+					p.Labels["vm/rack"] = "rack1"
+					p.OwnerReferences = []metav1.OwnerReference{{APIVersion: test.apiVersion, Kind: test.kind,
+						Name: "owner", UID: uid, Controller: new(true)}}
+				}))
+				c.startPods()
+				events, writes := strings.Join(c.recorded(), "\n"), c.writes()
+				if !strings.Contains(events, test.event) || (events == "") != (test.event == "") ||
+					strings.Contains(events, "\x1b") || (len(writes) > 0) != test.isWritten {
+					t.Errorf("writes %v, events %q", writes, events)
+				}
+			})
+		})
+	}
+}
+
+// TestPodsAll: with -label-all-pods, pods that no LocalService selects are labelled, too. The name of a node that is
+// longer than a label is shortened.
+func TestPodsAll(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		c.options.LabelAllPods = true
+		c.startPods()
+		c.create(testPod("p", withLabels(nil), func(p *corev1.Pod) { p.Spec.NodeName = strings.Repeat("n", 70) }))
+		settle()
+		if got, want := c.labelOf("p"), strings.Repeat("n", 52)+"-qudj3x2bm4"; got != want {
+			t.Errorf("label %q, want %q", got, want)
+		}
+	})
 }
 
 // TestPodsRefusedForOneCause: however many pods are refused for one cause, and how often, one event of their
@@ -354,7 +260,8 @@ func TestPodsEvents(t *testing.T) {
 		"label edited by hand": {[]simulation.Object{ls, labelled}, func(c *cluster) {
 			edit(c, "labelled", func(p *corev1.Pod) { p.Labels["vm/rack"] = "x" })
 		}, []string{"labelled"}},
-		"pod deleted": {[]simulation.Object{ls, labelled}, func(c *cluster) { c.remove(labelled) }, nil},
+		"pod in mode Hostnames": {[]simulation.Object{testLocalService(hostnamesMode)},
+			func(c *cluster) { c.create(mine) }, nil},
 		"LocalService created": {[]simulation.Object{namespace, mine, other, elsewhere, labelled},
 			func(c *cluster) { c.create(ls) }, []string{"mine"}},
 		"LocalService created for pods that have ended": {
@@ -363,8 +270,6 @@ func TestPodsEvents(t *testing.T) {
 		"LocalService that selects others now": {
 			[]simulation.Object{namespace, testLocalService(selecting("x")), mine, other, elsewhere, labelled},
 			func(c *cluster) { edit(c, "demo", selecting("demo")) }, []string{"mine"}},
-		"LocalService deleted": {[]simulation.Object{testLocalService(selecting("x")), mine},
-			func(c *cluster) { c.remove(ls) }, nil},
 		"the LocalService of a labelled pod deleted": {[]simulation.Object{ls, labelled},
 			func(c *cluster) { c.remove(ls) }, nil},
 	} {
