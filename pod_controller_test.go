@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -83,7 +84,14 @@ func TestPodsLeft(t *testing.T) {
 		"ReplicaSet, by the label": {"apps/v1", "ReplicaSet", selecting("app", "vm/rack"), "owner selects", false},
 		"a kind that is not known": {"example.com/v1", "CloneSet", nil, "(example.com/v1) may select", false},
 		"an escape":                {"example.com/v1", "\x1b[31mRed\nX", nil, `because \x1b[31mRed\nX owner`, false},
-		"the owner is gone":        {"apps/v1", "ReplicaSet", nil, "not found", false},
+		"adopted while the owner is read": {"apps/v1", "ReplicaSet", func(c *cluster) {
+			selecting("app")(c)
+			c.answer("get", "replicasets", func(string) error {
+				edit(c, "p", func(p *corev1.Pod) { p.OwnerReferences[0].APIVersion = "example.com/v1" })
+				return nil
+			})
+		}, "(example.com/v1) may select", false},
+		"the owner is gone": {"apps/v1", "ReplicaSet", nil, "not found", false},
 		"the owner cannot be read": {"apps/v1", "ReplicaSet", answers("get", "replicasets",
 			apierrors.NewForbidden(appsv1.Resource("replicasets"), "owner", nil)), "forbidden", false},
 		"refused by a policy": {"v1", "Node", answers("patch", "pods", invalid), "is invalid", false},
@@ -257,6 +265,17 @@ func TestPodsEvents(t *testing.T) {
 			func(c *cluster) { c.create(mine) }, []string{"mine"}},
 		"pod of none":          {[]simulation.Object{ls}, func(c *cluster) { c.create(other) }, nil},
 		"pod that is labelled": {[]simulation.Object{ls}, func(c *cluster) { c.create(labelled) }, nil},
+		"pod that is recreated on another node meanwhile": {[]simulation.Object{ls}, func(c *cluster) {
+			var once sync.Once
+			c.answer("patch", "pods", func(string) error {
+				once.Do(func() {
+					c.remove(mine)
+					c.create(testPod("mine", func(p *corev1.Pod) { p.Spec.NodeName = "node2" }))
+				})
+				return nil
+			})
+			c.create(mine)
+		}, []string{"mine"}},
 		"label edited by hand": {[]simulation.Object{ls, labelled}, func(c *cluster) {
 			edit(c, "labelled", func(p *corev1.Pod) { p.Labels["vm/rack"] = "x" })
 		}, []string{"labelled"}},

@@ -139,6 +139,7 @@ func (f *fixture) react(a core.Action) (bool, runtime.Object, error) {
 		service = objects.Stored(f.templates[0].Service(strings.TrimPrefix(name, "demo-")))
 	case core.DeleteActionImpl:
 		name = a.Name
+		f.checkPreconditions(&a)
 	default:
 		return false, nil, nil
 	}
@@ -147,6 +148,14 @@ func (f *fixture) react(a core.Action) (bool, runtime.Object, error) {
 	f.requests = append(f.requests, request)
 	f.mu.Unlock()
 	return true, service, f.answer(request, service)
+}
+
+// checkPreconditions checks that a deletion names what the plan has seen: a successor, or a later version, may belong to
+// another object.
+func (f *fixture) checkPreconditions(a *core.DeleteActionImpl) {
+	if p := a.DeleteOptions.Preconditions; p == nil || p.UID == nil || p.ResourceVersion == nil {
+		f.t.Errorf("a deletion of %s on condition that %+v", a.Name, p)
+	}
 }
 
 // took returns the requests about Services since the last call.

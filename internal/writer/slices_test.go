@@ -88,6 +88,8 @@ func (f *slicesFixture) reactSlice(a core.Action) (bool, runtime.Object, error) 
 	case core.UpdateActionImpl:
 		stored = a.Object.(*discoveryv1.EndpointSlice).DeepCopy()
 		request += fmt.Sprintf(" %s@%s", stored.UID, stored.ResourceVersion)
+	case core.DeleteActionImpl:
+		f.checkPreconditions(&a)
 	}
 	f.requests = append(f.requests, request)
 	if stored != nil {
