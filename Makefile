@@ -171,7 +171,6 @@ fault: build playground ## Run test-fault longer, and let parts of a cluster han
 .PHONY: fuzz
 fuzz: ## Search for inputs that break the names and the selection of nodes (FUZZTIME=30s each)
 	go test ./pkg/naming -run '^$$' -fuzz FuzzServiceName -fuzztime $(FUZZTIME)
-	go test ./pkg/naming -run '^$$' -fuzz FuzzNodeLabelValue -fuzztime $(FUZZTIME)
 	go test ./internal/plan -run '^$$' -fuzz FuzzSelects -fuzztime $(FUZZTIME)
 
 .PHONY: bench
