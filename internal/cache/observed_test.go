@@ -1,15 +1,11 @@
 package cache
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 )
 
 // syncedUpTo is a store that has observed its resource up to a resource version.
@@ -117,67 +113,3 @@ func TestObservedWaits(t *testing.T) {
 		}
 	})
 }
-
-// TestObservedByInformer: a store has observed a write when its informer has handled its event, a later event of any
-// object of the resource, or a bookmark. Receiving the event is not enough.
-func TestObservedByInformer(t *testing.T) {
-	service := func(name, version string) *corev1.Service {
-		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name,
-			ResourceVersion: version}}
-	}
-	for name, event := range map[string]func(*watch.FakeWatcher){
-		"itself":              func(w *watch.FakeWatcher) { w.Add(service("demo-a", "7")) },
-		"a later state of it": func(w *watch.FakeWatcher) { w.Modify(service("there", "8")) },
-		"another object":      func(w *watch.FakeWatcher) { w.Add(service("other", "8")) },
-		"a deletion":          func(w *watch.FakeWatcher) { w.Delete(service("there", "8")) },
-		"a bookmark":          func(w *watch.FakeWatcher) { w.Action(watch.Bookmark, service("", "7")) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				watcher := watch.NewFake()
-				store := watchedStore(t, watcher, service("there", "3"), service("too", "2"))
-				o := NewObserved()
-				o.Wrote(demo, store, "5")
-				if o.Wait(demo, store, ObservedTimeout) != 0 {
-					t.Error("the write is older than the list, and does not count as observed")
-				}
-				o.Wrote(demo, store, "7")
-				if o.Wait(demo, store, ObservedTimeout) == 0 {
-					t.Error("observed before the watch sent anything")
-				}
-				watcher.Modify(service("too", "6"))
-				if synctest.Wait(); o.Wait(demo, store, ObservedTimeout) == 0 {
-					t.Error("observed after an earlier change")
-				}
-				event(watcher)
-				if synctest.Wait(); o.Wait(demo, store, ObservedTimeout) != 0 {
-					t.Errorf("not observed: the store has observed %q", store.lastSyncedVersion("default"))
-				}
-			})
-		})
-	}
-}
-
-// watchedStore is a store of Services that begins with a list of resource version 5, and then uses a watch.
-func watchedStore(t *testing.T, watcher watch.Interface, listed ...*corev1.Service) *Store[*Service] {
-	t.Helper()
-	list := &corev1.ServiceList{ListMeta: metav1.ListMeta{ResourceVersion: "5"}}
-	for _, service := range listed {
-		list.Items = append(list.Items, *service)
-	}
-	reader := NewReader(noWatchList{},
-		func(context.Context, metav1.ListOptions) (*corev1.ServiceList, error) { return list, nil },
-		func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watcher, nil })
-	store := newStore(&Options{OnReadError: func(context.Context, string, error) {}}, "services",
-		[]string{metav1.NamespaceAll}, func(string) Reader { return reader },
-		func(full *corev1.Service) (*Service, error) { return trimService(full, nodeLabelKey) }, nil)
-	go store.run(t.Context())
-	time.Sleep(time.Second)
-	synctest.Wait()
-	return store
-}
-
-// noWatchList is a client that does not support streaming lists.
-type noWatchList struct{}
-
-func (noWatchList) IsWatchListSemanticsUnSupported() bool { return true }

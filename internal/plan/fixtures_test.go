@@ -2,7 +2,6 @@ package plan
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -111,14 +110,6 @@ func (c cluster) deepCopy() cluster {
 		out[name] = s.DeepCopy()
 	}
 	return out
-}
-
-func nodeNames(n int) []string {
-	names := make([]string, n)
-	for i := range names {
-		names[i] = fmt.Sprintf("node%04d", i)
-	}
-	return names
 }
 
 func actions(plan Plan) []string {

@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
-	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
 // sourceCreated is when the Source of newNames was created.
@@ -73,15 +72,4 @@ func TestDeletesAfter(t *testing.T) {
 
 func renamedTo(hostname string) func(*discoveryv1.EndpointSlice) {
 	return func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Hostname = &hostname }
-}
-
-// TestLabelsPods: pods need the node label unless the mode is Hostnames.
-func TestLabelsPods(t *testing.T) {
-	for mode, want := range map[v1alpha1.Mode]bool{"": true, v1alpha1.ModeServices: true,
-		v1alpha1.ModeHostnames: false} {
-		ls := localService(func(ls *v1alpha1.LocalService) { ls.Spec.Mode = mode })
-		if LabelsPods(ls) != want {
-			t.Errorf("mode %q: want %t", mode, want)
-		}
-	}
 }

@@ -8,10 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-
-	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
-	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
 func TestCompute(t *testing.T) {
@@ -82,66 +78,5 @@ func TestComputeReady(t *testing.T) {
 	in.Ready = map[string]bool{"demo-a": true, "demo-c": true, "demo-gone": true}
 	if got := Compute(in).Ready; got != 1 {
 		t.Errorf("%d ready nodes, want 1", got)
-	}
-}
-
-// TestSelectsPod: a selector selects pods by their labels. An empty one selects none.
-func TestSelectsPod(t *testing.T) {
-	for name, c := range map[string]struct {
-		selector map[string]string
-		want     bool
-	}{
-		"nothing asked for": {nil, false},
-		"what it has":       {map[string]string{"a": "1", "b": ""}, true},
-		"another value":     {map[string]string{"a": "2"}, false},
-		"another label":     {map[string]string{"a": "1", "c": ""}, false},
-	} {
-		ls := localService(func(ls *v1alpha1.LocalService) { ls.Spec.Selector = c.selector })
-		if got := SelectsPod(ls, labels.Set{"a": "1", "b": ""}); got != c.want {
-			t.Errorf("%s: %t", name, got)
-		}
-	}
-}
-
-// full returns a LocalService for n nodes, with everything in place.
-func full(tb testing.TB, n int) Input {
-	tmpl := template(tb, localService())
-	nodes := nodeNames(n)
-	c := newCluster()
-	for _, node := range nodes {
-		s := stored(tmpl.Service(node))
-		c[s.Name] = s
-	}
-	in := c.input(tmpl, nodes...)
-	shared := in.Owned[naming.ServiceName("demo", nodes[0])].Content()
-	for name, service := range in.Owned {
-		in.Owned[name] = &cached{Service: service, node: service.Node(), controller: service.Controller(),
-			content: shared}
-	}
-	return in
-}
-
-// cached is a Service as a cache keeps it: frequently read fields are fields of its own, and Services share Content.
-type cached struct {
-	Service
-	node       string
-	controller Controller
-	content    SharedContent
-}
-
-func (c *cached) GetNamespace() string   { return "default" }
-func (c *cached) Node() string           { return c.node }
-func (c *cached) Controller() Controller { return c.controller }
-func (c *cached) Content() SharedContent { return c.content }
-func (c *cached) Terminating() bool      { return false }
-
-// TestComputeAllocations: if there is nothing to do, the allocations of a sync do not grow with the number of nodes.
-func TestComputeAllocations(t *testing.T) {
-	allocations := func(nodes int) float64 {
-		in := full(t, nodes)
-		return testing.AllocsPerRun(10, func() { Compute(in) })
-	}
-	if few, many := allocations(10), allocations(1000); few != many {
-		t.Errorf("%v allocations for 1,000 nodes, %v for 10", many, few)
 	}
 }

@@ -247,29 +247,6 @@ func TestLoopStops(t *testing.T) {
 	})
 }
 
-// TestLoopOneAtATime: one key is never reconciled by two workers at a time, and never forgotten.
-func TestLoopOneAtATime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var running, most, calls atomic.Int64
-		loop, _ := start(t, 4, func(context.Context, types.NamespacedName) error {
-			most.Store(max(most.Load(), running.Add(1)))
-			defer running.Add(-1)
-			calls.Add(1)
-			time.Sleep(time.Second)
-			return nil
-		})
-		loop.Add(key("key"))
-		time.Sleep(time.Millisecond)
-		loop.Add(key("key"))
-		loop.Add(key("key"))
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		if most.Load() != 1 || calls.Load() != 2 {
-			t.Errorf("%d at a time and %d calls, want 1 and 2", most.Load(), calls.Load())
-		}
-	})
-}
-
 // TestTenantsTakeTurns: a tenant waits for at most one key of another tenant that has many. Each tenant has its keys in
 // order.
 func TestTenantsTakeTurns(t *testing.T) {

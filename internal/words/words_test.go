@@ -1,7 +1,6 @@
 package words
 
 import (
-	"strings"
 	"testing"
 )
 
@@ -48,14 +47,4 @@ func TestPrintable(t *testing.T) {
 			t.Errorf("Printable(%q) = %s, want %s", text, got, want)
 		}
 	}
-}
-
-func FuzzPrintable(f *testing.F) {
-	f.Add("n\x1b[31m\n\xff")
-	f.Fuzz(func(t *testing.T, text string) {
-		if got := Printable(text); strings.ContainsFunc(got, func(r rune) bool { return r < ' ' || r == 0x7f }) ||
-			Printable(got) != got {
-			t.Errorf("Printable(%q) = %q", text, got)
-		}
-	})
 }

@@ -107,30 +107,6 @@ func TestEachWhileOthersHang(t *testing.T) {
 	})
 }
 
-// TestEachTakesTokensAgain: a batch that was limited to one write at a time has more once those of others have ended.
-func TestEachTakesTokensAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := NewPool(4)
-		for range cap(w.shared) {
-			w.take()
-		}
-		time.AfterFunc(10*time.Second+1, func() {
-			for range cap(w.shared) {
-				<-w.shared
-			}
-		})
-		began := time.Now()
-		w.each(30, func(int) error {
-			time.Sleep(time.Second)
-			return nil
-		})
-		if took := time.Since(began); took < 15*time.Second || took > 17*time.Second {
-			t.Errorf("10 writes one at a time, and 20 of which 4 are at a time, took %s", took)
-		}
-		checkTokens(t, w)
-	})
-}
-
 // TestEachIsRefusedSlowly: until something succeeds, there is one write at a time. If a batch at full concurrency is
 // refused, few more writes are started.
 func TestEachIsRefusedSlowly(t *testing.T) {
@@ -161,26 +137,6 @@ func TestEachIsRefusedSlowly(t *testing.T) {
 			checkTokens(t, w)
 		}
 	})
-}
-
-// TestEachStops: when no other write may start, those in flight are finished and counted, and other batches can write.
-func TestEachStops(t *testing.T) {
-	for _, after := range []int{0, 1, 5} {
-		synctest.Test(t, func(t *testing.T) {
-			w := NewPool(4)
-			calls, ended := 0, 0
-			begun := w.Each(100, true, func() bool { calls++; return calls <= after },
-				func(int) error { time.Sleep(time.Second); return nil },
-				func(int, error) bool { ended++; return true })
-			if begun != after || ended != after || calls != after+1 {
-				t.Errorf("after %d calls: %d begun, %d ended", calls, begun, ended)
-			}
-			checkTokens(t, w)
-			if n, failed := w.each(4, func(int) error { return nil }); n != 4 || len(failed) > 0 {
-				t.Errorf("afterwards: %d, %v", n, failed)
-			}
-		})
-	}
 }
 
 // TestEachPanicInMayBegin: a panic, from which the worker loop recovers, returns the tokens, and leaves no write

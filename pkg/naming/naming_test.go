@@ -83,16 +83,6 @@ func TestOwnNameComesFirst(t *testing.T) {
 	}
 }
 
-// TestNamesAllocations: names are computed for every node in every full sync.
-func TestNamesAllocations(t *testing.T) {
-	if got := testing.AllocsPerRun(100, func() { ServiceName("demo", "node2") }); got > 1 {
-		t.Errorf("ServiceName allocates %v times, want once", got)
-	}
-	if got := testing.AllocsPerRun(100, func() { NodeLabelValue("node2.example.com") }); got > 0 {
-		t.Errorf("NodeLabelValue allocates %v times, want never", got)
-	}
-}
-
 // FuzzServiceName: for every input, the name is valid, and two nodes or two LocalServices share one only if the plain
 // form <localService>-<node>, with dashes for dots, is ambiguous.
 func FuzzServiceName(f *testing.F) {
