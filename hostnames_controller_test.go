@@ -7,7 +7,6 @@ import (
 	"math"
 	goruntime "runtime"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -112,11 +111,12 @@ func TestHostnames(t *testing.T) {
 		c.requests()
 		time.Sleep(time.Hour)
 		expect(t, "requests at rest", nil, c.requests())
-		c.recorded()
+		expect(t, "events", []string{"Normal ServicesWritten created 2: demo, " + sourceName}, c.recorded())
 		c.editSpec(func(ls *v1alpha1.LocalService) { ls.Spec.GroupBy = "zone" })
-		if events := fmt.Sprint(c.recorded()); !strings.Contains(events, "updated 1: demo; the names change") {
-			t.Errorf("events %s", events)
-		}
+		expect(t, "events", []string{
+			`Normal ServicesWritten updated 1: demo; the names change: groupBy was "", and is "zone"`,
+			"Warning NoNodesSelected no node has the label zone (spec.groupBy), so there is no name to publish",
+		}, c.recorded())
 		c.label("a", "zone=")
 		settle()
 		c.wantMessage("1 node without the label zone (spec.groupBy), so without a name, and 1 node with an empty value")

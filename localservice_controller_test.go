@@ -445,33 +445,6 @@ func TestStatusReadyNodes(t *testing.T) {
 		testNode("node1"), testNode("node2"), testSlice("demo-node1", true), testSlice("demo-node2", false))
 }
 
-// TestObservedGeneration: a status about one spec does not claim to be about the next one, which was stored while the
-// last Service was being written.
-func TestObservedGeneration(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		c.answer("create", "services", func(string) error {
-			edit(c, "demo", func(ls *v1alpha1.LocalService) { ls.Spec.PublishNotReadyAddresses = true })
-			time.Sleep(50 * time.Millisecond) // The caches observe it.
-			return nil
-		})
-		carriedOut, reported := false, int64(0)
-		c.server.Observe(func(w simulation.Write) {
-			switch object := w.After.(type) {
-			case *corev1.Service:
-				carriedOut = object.Spec.PublishNotReadyAddresses
-			case *v1alpha1.LocalService:
-				if reported = object.Status.ObservedGeneration; reported > 0 && !carriedOut {
-					t.Errorf("the status reports generation %d, but the second spec is not carried out", reported)
-				}
-			}
-		})
-		c.start()
-		if reported != 2 {
-			t.Errorf("the status reports generation %d in the end", reported)
-		}
-	}, testLocalService(), testNode("node1"))
-}
-
 // measured returns a function that checks what a histogram has recorded since the last call, once everything has
 // settled: how many times, and their sum.
 func measured(t *testing.T, histogram *componentmetrics.Histogram) func(what string, wantCount uint64, least,

@@ -228,26 +228,6 @@ func TestStatusNamesPorts(t *testing.T) {
 	}
 }
 
-// TestStatusKeepsTransitionTimes: a condition's time is that of its last transition, and the old status is not mutated.
-func TestStatusKeepsTransitionTimes(t *testing.T) {
-	long := metav1.Unix(1, 0)
-	old := Of(with(v1alpha1.LocalServiceStatus{}, 1), &plan.Plan{Nodes: 1, InPlace: 1}, &plan.Outcome{})
-	for i := range old.Conditions {
-		old.Conditions[i].LastTransitionTime = long
-	}
-	before := *old.DeepCopy()
-	status := Of(with(old, 2), &plan.Plan{Nodes: 2, InPlace: 1, Changes: byAction(conflicts("x")...)}, &plan.Outcome{})
-	if !meta.FindStatusCondition(status.Conditions, "Progressing").LastTransitionTime.Equal(&long) {
-		t.Error("Progressing has not changed, but its time has")
-	}
-	if meta.FindStatusCondition(status.Conditions, "Ready").LastTransitionTime.Equal(&long) {
-		t.Error("Ready has changed, but its time has not")
-	}
-	if !equality.Semantic.DeepEqual(before, old) {
-		t.Error("the old status was changed")
-	}
-}
-
 // TestStatusWithoutTime: a condition of which another client has written no time gets one. Without it, the API server
 // would refuse the status for ever.
 func TestStatusWithoutTime(t *testing.T) {
@@ -295,7 +275,6 @@ func TestStatusOfInvalidKeepsCounts(t *testing.T) {
 	}
 }
 
-// conflicts returns changes that are impossible because of Services that nothing controls.
 // TestSelectorHint: a label of nodes in the selector is a likely reason why nothing answers.
 func TestSelectorHint(t *testing.T) {
 	for key, want := range map[string]bool{"kubernetes.io/hostname": true, "node-role.kubernetes.io/worker": true,
@@ -321,6 +300,7 @@ func byAction(changes ...plan.Change) map[plan.Action][]plan.Change {
 	return out
 }
 
+// conflicts returns changes that are impossible because of Services that nothing controls.
 func conflicts(names ...string) []plan.Change {
 	var out []plan.Change
 	for _, name := range names {

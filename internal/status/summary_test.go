@@ -123,18 +123,3 @@ func TestSummarizeMade(t *testing.T) {
 		t.Errorf("%q for nothing", got)
 	}
 }
-
-// TestRenamed: it is said if an update changes the names, because groupBy was edited.
-func TestRenamed(t *testing.T) {
-	for was, want := range map[string]string{"zone": "",
-		"rack": `; the names change: groupBy was "rack", and is "zone"`} {
-		ls := objects.LocalService(func(ls *v1alpha1.LocalService) { ls.Spec.GroupBy = "zone" })
-		service := objects.ForeignService("demo")
-		service.Annotations = map[string]string{v1alpha1.GroupByAnnotationKey: was}
-		p := plan.Plan{Changes: byAction(plan.Change{Action: plan.Update, Name: "demo",
-			Current: plan.FromAPI(service, v1alpha1.DefaultNodeLabelKey)})}
-		if got := Renamed(ls, &p); got != want {
-			t.Errorf("from %s: %q, want %q", was, got, want)
-		}
-	}
-}

@@ -150,8 +150,8 @@ func (f *fixture) react(a core.Action) (bool, runtime.Object, error) {
 	return true, service, f.answer(request, service)
 }
 
-// checkPreconditions checks that a deletion names what the plan has seen: a successor, or a later version, may belong to
-// another object.
+// checkPreconditions checks that a deletion names what the plan has seen: a successor, or a later version, may belong
+// to another object.
 func (f *fixture) checkPreconditions(a *core.DeleteActionImpl) {
 	if p := a.DeleteOptions.Preconditions; p == nil || p.UID == nil || p.ResourceVersion == nil {
 		f.t.Errorf("a deletion of %s on condition that %+v", a.Name, p)

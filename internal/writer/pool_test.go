@@ -139,35 +139,23 @@ func TestEachIsRefusedSlowly(t *testing.T) {
 	})
 }
 
-// TestEachPanicInMayBegin: a panic, from which the worker loop recovers, returns the tokens, and leaves no write
-// running.
-func TestEachPanicInMayBegin(t *testing.T) {
+// TestEachPanics: a panic over the outcome of a write, from which the worker loop recovers, returns the tokens, and
+// leaves no write running.
+func TestEachPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := NewPool(4)
-		var ended atomic.Int64
-		for range 4 {
-			func() {
-				defer func() {
-					if recover() == nil {
-						t.Error("no panic")
-					}
-				}()
-				calls := 0
-				w.Each(10, false, func() bool {
-					if calls++; calls == 7 {
-						panic("a test")
-					}
-					return true
-				}, func(int) error {
-					time.Sleep(time.Second)
-					ended.Add(1)
-					return nil
-				}, func(int, error) bool { return true })
-			}()
-		}
-		if got := ended.Load(); got != 24 {
-			t.Errorf("%d writes have ended, want 24", got)
-		}
-		checkTokens(t, w)
+		var running atomic.Int64
+		defer func() {
+			if recover() == nil || running.Load() > 0 {
+				t.Errorf("no panic, or %d writes are running", running.Load())
+			}
+			checkTokens(t, w)
+		}()
+		w.Each(10, false, always, func(i int) error {
+			defer running.Add(-1)
+			running.Add(1)
+			time.Sleep(time.Duration(i) * time.Second)
+			return nil
+		}, func(int, error) bool { panic("a test") })
 	})
 }
