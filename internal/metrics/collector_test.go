@@ -21,7 +21,7 @@ import (
 )
 
 // gather returns the metric families of a registry that are ours.
-func gather(t testing.TB, gatherer metrics.Gatherer) []*dto.MetricFamily {
+func gather(t *testing.T, gatherer metrics.Gatherer) []*dto.MetricFamily {
 	t.Helper()
 	families, err := gatherer.Gather()
 	if err != nil {
@@ -33,7 +33,7 @@ func gather(t testing.TB, gatherer metrics.Gatherer) []*dto.MetricFamily {
 }
 
 // series returns the values of gauges, by their names in PromQL without the prefix.
-func series(t testing.TB, gatherer metrics.Gatherer) map[string]float64 {
+func series(t *testing.T, gatherer metrics.Gatherer) map[string]float64 {
 	t.Helper()
 	out := map[string]float64{}
 	for _, family := range gather(t, gatherer) {

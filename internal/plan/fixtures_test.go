@@ -22,12 +22,12 @@ var (
 	specs         = objects.Specs
 )
 
-func template(t testing.TB, ls *v1alpha1.LocalService) *Template {
+func template(t *testing.T, ls *v1alpha1.LocalService) *Template {
 	t.Helper()
 	return templates(t, ls)[0]
 }
 
-func templates(t testing.TB, ls *v1alpha1.LocalService) Templates {
+func templates(t *testing.T, ls *v1alpha1.LocalService) Templates {
 	t.Helper()
 	templates, err := NewTemplates(ls, nodeLabelKey, nil)
 	if err != nil {
@@ -61,7 +61,7 @@ func (c cluster) input(t *Template, nodes ...string) Input {
 }
 
 // existing returns the Services of a LocalService for nodes as the API server has them, edited.
-func existing(t testing.TB, ls *v1alpha1.LocalService, nodes []string, edit ...func(*corev1.Service)) (
+func existing(t *testing.T, ls *v1alpha1.LocalService, nodes []string, edit ...func(*corev1.Service)) (
 	services []*corev1.Service) {
 	t.Helper()
 	ts := templates(t, ls)
@@ -90,7 +90,7 @@ func holder(t *Template, service *corev1.Service, node string) Holder {
 }
 
 // run carries out a plan, as the controller and the API server would.
-func (c cluster) run(t testing.TB, template *Template, plan Plan) {
+func (c cluster) run(t *testing.T, template *Template, plan Plan) {
 	t.Helper()
 	for _, change := range all(plan) {
 		switch change.Action {
@@ -102,14 +102,6 @@ func (c cluster) run(t testing.TB, template *Template, plan Plan) {
 			_, c[change.Name] = patched(t, template, c[change.Name], change.Node)
 		}
 	}
-}
-
-func (c cluster) deepCopy() cluster {
-	out := cluster{}
-	for name, s := range c {
-		out[name] = s.DeepCopy()
-	}
-	return out
 }
 
 func actions(plan Plan) []string {

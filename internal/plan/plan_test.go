@@ -59,13 +59,13 @@ func TestCompute(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := c.cluster.input(tmpl, c.nodes...)
-			before, nodesBefore := c.cluster.deepCopy(), slices.Clone(c.nodes)
+			nodes := slices.Clone(c.nodes)
 			plan := Compute(in)
 			if diff := cmp.Diff(c.want, actions(plan)); diff != "" || plan.InPlace != c.inPlace {
 				t.Errorf("%d in place, want %d; changes (-want +got):\n%s", plan.InPlace, c.inPlace, diff)
 			}
-			if diff := cmp.Diff(before, c.cluster) + cmp.Diff(nodesBefore, c.nodes); diff != "" {
-				t.Errorf("the input was changed:\n%s", diff)
+			if !slices.Equal(nodes, c.nodes) {
+				t.Errorf("the input was changed: %v", c.nodes)
 			}
 		})
 	}

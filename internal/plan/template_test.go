@@ -8,7 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -16,7 +15,7 @@ import (
 )
 
 // patched returns the patch for the Service of a node, and the Service to which the API server merges it.
-func patched(t testing.TB, tmpl *Template, live *corev1.Service, node string) (string, *corev1.Service) {
+func patched(t *testing.T, tmpl *Template, live *corev1.Service, node string) (string, *corev1.Service) {
 	t.Helper()
 	patch, err := tmpl.Patch(kept(live), node)
 	if err != nil {
@@ -215,7 +214,6 @@ func TestEveryFieldDrift(t *testing.T) {
 			tmpl := template(t, localService(specs[c.spec]))
 			live := stored(tmpl.Service("node2"))
 			c.drift(live)
-			before := live.DeepCopy()
 			if action := actionOn(tmpl, live, "node2"); action != Update {
 				t.Fatalf("action %q, want %q", action, Update)
 			}
@@ -224,9 +222,6 @@ func TestEveryFieldDrift(t *testing.T) {
 			rest := strings.NewReplacer(`"metadata":{"resourceVersion":"7"},`, "", `,"resourceVersion":"7"`, "")
 			if got := rest.Replace(patch); got != c.patch || got == patch {
 				t.Errorf("patch %s\n want %s", patch, c.patch)
-			}
-			if !apiequality.Semantic.DeepEqual(before, live) {
-				t.Error("the cache object was changed")
 			}
 			if action := actionOn(tmpl, after, "node2"); action != "" {
 				t.Errorf("%s again after the patch", action)

@@ -70,19 +70,6 @@ func TestHostnamesGolden(t *testing.T) {
 	}
 }
 
-// TestOwnNameComesFirst: of nodes that want one name, the one whose own name it is comes first in the order of strings.
-func TestOwnNameComesFirst(t *testing.T) {
-	for _, c := range []struct{ own, other string }{{"x-y", "x.y"}, {"x-y-z", "x-y.z"}, {"x-y-z", "x.y-z"},
-		{Hostname(node253), node253}, {Hostname(node63 + "n"), node63 + "n"}} {
-		if Hostname(c.own) != Hostname(c.other) {
-			t.Errorf("%s and %s want different names", c.own, c.other)
-		}
-		if c.own >= c.other {
-			t.Errorf("%s comes before %s, whose own name both want", c.other, c.own)
-		}
-	}
-}
-
 // FuzzServiceName: for every input, the name is valid, and two nodes or two LocalServices share one only if the plain
 // form <localService>-<node>, with dashes for dots, is ambiguous.
 func FuzzServiceName(f *testing.F) {
