@@ -34,15 +34,6 @@ func sourceSlice(source *corev1.Service, suffix string, nodes ...string) *discov
 	return slice
 }
 
-// inHostnamesCluster calls do in a bubble with a LocalService, once the running controllers have nothing to do.
-func inHostnamesCluster(t *testing.T, do func(*testing.T, *cluster), objects ...simulation.Object) {
-	t.Helper()
-	inCluster(t, func(t *testing.T, c *cluster) {
-		c.start()
-		do(t, c)
-	}, objects...)
-}
-
 // publish does what Kubernetes does for the pods of the Source: one on each node, ready unless its name ends in !.
 func (c *cluster) publish(suffix string, nodes ...string) {
 	c.t.Helper()
@@ -88,7 +79,8 @@ func (c *cluster) names() (names []string) {
 
 // TestHostnames: there are two Services, a copy of each EndpointSlice, one write for each change, and none at rest.
 func TestHostnames(t *testing.T) {
-	inHostnamesCluster(t, func(t *testing.T, c *cluster) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		c.start()
 		expect(t, "writes", []string{"create services demo", "create services " + sourceName,
 			"update localservices/status demo 2/2 not Ready: NoEndpointSlices, Progressing"}, c.writes())
 		c.publish("1", "a", "b.example.com!", "gone")
@@ -127,7 +119,8 @@ func TestHostnames(t *testing.T) {
 func TestHostnamesAllocations(t *testing.T) {
 	key := types.NamespacedName{Namespace: "default", Name: sourceName + "-1"}
 	allocated := func(slices int) (bytes uint64) {
-		inHostnamesCluster(t, func(t *testing.T, c *cluster) {
+		inCluster(t, func(t *testing.T, c *cluster) {
+			c.start()
 			for i := range slices {
 				c.publish(fmt.Sprint(i), "a")
 			}
@@ -152,7 +145,8 @@ func TestHostnamesAllocations(t *testing.T) {
 // TestHostnamesSourceRecreated: the names of a deleted Source stay until Kubernetes has published all pods of the next
 // one, not only its first EndpointSlice.
 func TestHostnamesSourceRecreated(t *testing.T) {
-	inHostnamesCluster(t, func(t *testing.T, c *cluster) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		c.start()
 		c.publish("1", "a")
 		c.publish("2", "b")
 		c.want("first", "a=10.0.0.1", "b=10.0.0.1")
@@ -190,7 +184,8 @@ func TestHostnamesSliceDeleted(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inHostnamesCluster(t, func(t *testing.T, c *cluster) {
+			inCluster(t, func(t *testing.T, c *cluster) {
+				c.start()
 				c.publish("1", "a")
 				c.publish("2", "b")
 				time.Sleep(time.Minute) // The Source itself is not new.
@@ -215,7 +210,8 @@ func TestHostnamesSliceDeleted(t *testing.T) {
 // TestHostnamesNotPermitted: without the permission to write EndpointSlices, little is asked of the API server, and
 // what is missing is reported after some seconds. The names are published within two minutes after it is granted.
 func TestHostnamesNotPermitted(t *testing.T) {
-	inHostnamesCluster(t, func(t *testing.T, c *cluster) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		c.start()
 		permit := c.answerUntil("create", "endpointslices", func(name string) error {
 			return apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), name, errors.New(`User "u" cannot `+
 				`create resource "endpointslices" in API group "discovery.k8s.io" in the namespace "default"`))
@@ -265,7 +261,8 @@ func TestServerWithoutRoles(t *testing.T) {
 // TestCopyDeletedUnobserved: a copy that somebody deletes before the cache has observed it is recreated, although the
 // watch sends neither event.
 func TestCopyDeletedUnobserved(t *testing.T) {
-	inHostnamesCluster(t, func(t *testing.T, c *cluster) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		c.start()
 		c.create(sourceSlice(get[*corev1.Service](c, sourceName), "1", "a"))
 		c.waitUntil(func() bool { return len(c.names()) > 0 })
 		c.endpoint.Stall("endpointslices", time.Second)
@@ -278,7 +275,8 @@ func TestCopyDeletedUnobserved(t *testing.T) {
 
 // TestWaitsForItsOwnCopies: until the cache has observed a copy, nothing else is written for its source.
 func TestWaitsForItsOwnCopies(t *testing.T) {
-	inHostnamesCluster(t, func(t *testing.T, c *cluster) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		c.start()
 		c.requests()
 		c.create(sourceSlice(get[*corev1.Service](c, sourceName), "1", "a"))
 		c.waitUntil(func() bool { return len(c.requests()) > 0 }) // It reads before it writes.
