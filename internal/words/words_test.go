@@ -4,29 +4,6 @@ import (
 	"testing"
 )
 
-func TestCount(t *testing.T) {
-	for n, want := range map[int]string{0: "0 Services", 1: "1 Service", 2: "2 Services"} {
-		if got := Count(n, "Service"); got != want {
-			t.Errorf("Count(%d) = %q, want %q", n, got, want)
-		}
-	}
-}
-
-func TestList(t *testing.T) {
-	for want, items := range map[string][]string{"": nil, "a": {"a"}, "a, b": {"a", "b"}, "a, b and 2 more": {"a", "b",
-		"c", "d"}} {
-		if got := List(items, 2); got != want {
-			t.Errorf("List(%v) = %q, want %q", items, got, want)
-		}
-	}
-}
-
-func TestJoin(t *testing.T) {
-	if got := Join("; ", "", "a", "", "b"); got != "a; b" {
-		t.Errorf("got %q", got)
-	}
-}
-
 func TestCut(t *testing.T) {
 	for text, want := range map[string]string{"": "", "abc": "abc", "abcd": "abc…", "abä": "ab…", "äöü": "ä…"} {
 		if got := Cut(text, 3); got != want {
