@@ -41,15 +41,3 @@ func TestOwned(t *testing.T) {
 	hide(t, c.Services.Store, of("uid-demo", "default", "b"))
 	expect("one is deleted", "demo-d")
 }
-
-// TestLookup: a lookup returns the Service of a name, and a nil interface if there is none.
-func TestLookup(t *testing.T) {
-	c := newCaches(t)
-	show(t, c.Services.Store, trimmed(t, objects.ForeignService("demo-e")))
-	if got := c.Services.Lookup("default", "demo-e"); got == nil || got.GetName() != "demo-e" {
-		t.Errorf("%v", got)
-	}
-	if got := c.Services.Lookup("other", "demo-e"); got != nil {
-		t.Errorf("in another namespace: %v", got)
-	}
-}
