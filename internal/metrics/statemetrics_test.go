@@ -1,12 +1,11 @@
 package metrics
 
 import (
-	"fmt"
 	"os"
-	"strings"
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -17,9 +16,9 @@ type stateMetrics struct {
 	Kind string `json:"kind"`
 	Spec struct {
 		Resources []struct {
-			GroupVersionKind struct{ Group, Version, Kind string } `json:"groupVersionKind"`
-			MetricNamePrefix string                                `json:"metricNamePrefix"`
-			LabelsFromPath   map[string][]string                   `json:"labelsFromPath"`
+			GroupVersionKind metav1.GroupVersionKind `json:"groupVersionKind"`
+			MetricNamePrefix string                  `json:"metricNamePrefix"`
+			LabelsFromPath   map[string][]string     `json:"labelsFromPath"`
 			Metrics          []struct {
 				Name, Help string
 				Each       struct {
@@ -37,20 +36,12 @@ type stateMetrics struct {
 
 type crdSchema = apiextensionsv1.JSONSchemaProps
 
-// at returns the schema of a path, or an error if there is no such field.
-func at(s crdSchema, path []string) (crdSchema, error) {
-	for i, name := range path {
-		if strings.Join(path[:i], ".") == "metadata" { // Kubernetes defines it.
-			types := map[string]string{"name": "string", "namespace": "string", "generation": "integer"}
-			return crdSchema{Type: types[name]}, nil
-		}
-		next, found := s.Properties[name]
-		if !found {
-			return crdSchema{}, fmt.Errorf("there is no field %s", strings.Join(path[:i+1], "."))
-		}
-		s = next
+// at returns the schema of a path, which is empty if there is no such field.
+func at(s crdSchema, path []string) crdSchema {
+	for _, name := range path {
+		s = s.Properties[name]
 	}
-	return s, nil
+	return s
 }
 
 // TestStateMetrics: the paths in the file for kube-state-metrics exist in the CustomResourceDefinition, and lead to
@@ -61,16 +52,18 @@ func TestStateMetrics(t *testing.T) {
 	var crd apiextensionsv1.CustomResourceDefinition
 	read(t, "../../artifacts/examples/crd.yaml", &crd, yaml.Unmarshal)
 	root := *crd.Spec.Versions[0].Schema.OpenAPIV3Schema
+	root.Properties["metadata"] = crdSchema{Properties: map[string]crdSchema{ // Kubernetes defines it.
+		"name": {Type: "string"}, "namespace": {Type: "string"}, "generation": {Type: "integer"}}}
 	resource := file.Spec.Resources[0]
-	gvk := v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.Kind)
-	if got := resource.GroupVersionKind; got.Group != gvk.Group || got.Version != gvk.Version || got.Kind != gvk.Kind ||
-		len(file.Spec.Resources) != 1 || len(resource.Metrics) == 0 || file.Kind != "CustomResourceStateMetrics" {
+	gvk := metav1.GroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.Kind))
+	if resource.GroupVersionKind != gvk || len(file.Spec.Resources) != 1 || len(resource.Metrics) == 0 ||
+		file.Kind != "CustomResourceStateMetrics" {
 		t.Errorf("%+v", file)
 	}
 	want := func(what string, from crdSchema, path []string, kind string) {
 		t.Helper()
-		if got, err := at(from, path); err != nil || got.Type != kind {
-			t.Errorf("%s: %v is a %q, %v; want a %s", what, path, got.Type, err, kind)
+		if got := at(from, path).Type; got != kind {
+			t.Errorf("%s: %v is a %q; want a %s", what, path, got, kind)
 		}
 	}
 	for label, path := range resource.LabelsFromPath {
@@ -85,9 +78,9 @@ func TestStateMetrics(t *testing.T) {
 			want(metric.Name, root, gauge.Path, "integer")
 			continue
 		}
-		list, err := at(root, gauge.Path)
-		if err != nil || list.Items == nil {
-			t.Fatalf("%s: %v is not a list: %v", metric.Name, gauge.Path, err)
+		list := at(root, gauge.Path)
+		if list.Items == nil {
+			t.Fatalf("%s: %v is not a list", metric.Name, gauge.Path)
 		}
 		want(metric.Name, *list.Items.Schema, gauge.ValueFrom, "string")
 		for label, path := range gauge.LabelsFromPath {
