@@ -161,6 +161,11 @@ func TestLocalServiceEvents(t *testing.T) {
 			time.Sleep(reconcile.MaxBackoff)
 		}, []string{"update localservices/status demo 2/2 Ready"}},
 		"deleted": {func(c *cluster) { c.remove(testLocalService()) }, nil},
+		"being deleted, and a node joins": {func(c *cluster) {
+			edit(c, "demo", func(ls *v1alpha1.LocalService) { ls.Finalizers = []string{"foregroundDeletion"} })
+			c.remove(testLocalService())
+			c.create(testNode("node4", "disk=ssd"))
+		}, nil},
 	})
 }
 

@@ -53,8 +53,6 @@ func TestReplacePhases(t *testing.T) {
 			"1 0 0 []"},
 		"refused in spite of the dry run": {map[string]error{create: forbidden}, nil,
 			[]string{try, trial, remove, create, "create demo-a of before"}, "0 1 0 []"},
-		"not accepted for another reason": {map[string]error{create: conflict}, nil,
-			[]string{try, trial, remove, create, "create demo-a of before"}, "0 1 0 []"},
 		"not accepted now": {map[string]error{create: apierrors.NewTooManyRequests("", 1)}, nil,
 			[]string{try, trial, remove, create, "create demo-a of before"}, "0 1 0 []"},
 		"made by somebody else meanwhile": {map[string]error{create: exists}, nil,
