@@ -47,20 +47,3 @@ func TestWrongFlags(t *testing.T) {
 		}
 	}
 }
-
-func TestHelpAndVersion(t *testing.T) {
-	for arg, want := range map[string][2]string{ // on standard output and standard error
-		"-help":     {"", "Usage: local-service-controller [flags]\n"},
-		"--version": {"local-service-controller version v", ""},
-	} {
-		var stdout, stderr strings.Builder
-		if _, err := NewOptions([]string{arg}, &stdout, &stderr); !errors.Is(err, flag.ErrHelp) {
-			t.Errorf("%s: the error is %v", arg, err)
-		}
-		for i, got := range []string{stdout.String(), stderr.String()} {
-			if !strings.Contains(got, want[i]) || want[i] == "" && got != "" {
-				t.Errorf("%s: printed %q", arg, got)
-			}
-		}
-	}
-}
