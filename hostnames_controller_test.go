@@ -111,7 +111,7 @@ func TestHostnames(t *testing.T) {
 		}, c.recorded())
 		c.label("a", "zone=")
 		settle()
-		c.wantMessage("1 node without the label zone (spec.groupBy), so without a name, and 1 node with an empty value")
+		c.wantMessage("no name for 1 node without the label zone (spec.groupBy); no name for 1 node with an empty value")
 	}, testLocalService(hostnamesMode), testNode("a"), testNode("b.example.com"))
 }
 

@@ -83,7 +83,7 @@ func TestPodsLeft(t *testing.T) {
 		"ReplicaSet":               {"apps/v1", "ReplicaSet", selecting("app"), "", true},
 		"ReplicaSet, by the label": {"apps/v1", "ReplicaSet", selecting("app", "vm/rack"), "owner selects", false},
 		"a kind that is not known": {"example.com/v1", "CloneSet", nil, "(example.com/v1) may select", false},
-		"an escape":                {"example.com/v1", "\x1b[31mRed\nX", nil, `because \x1b[31mRed\nX owner`, false},
+		"an escape":                {"example.com/v1", "\x1b[31mRed\nX", nil, `another: \x1b[31mRed\nX owner`, false},
 		"adopted while the owner is read": {"apps/v1", "ReplicaSet", func(c *cluster) {
 			selecting("app")(c)
 			c.answer("get", "replicasets", func(string) error {
@@ -171,7 +171,7 @@ func TestPodsRefusedForOneCause(t *testing.T) {
 			return func(ctx context.Context) { pods.loop.Run(klog.NewContext(ctx, log), 4, pods.keys) }
 		})
 		time.Sleep(4 * time.Minute)
-		const refused = "Warning NodeLabelRefused Pods cannot be reached"
+		const refused = "Warning NodeLabelRefused The label vm/rack of pods"
 		events := c.recorded()
 		if len(events) != 1 || !strings.HasPrefix(events[0], refused) || !strings.HasSuffix(events[0], `pods "…" is `+
 			`forbidden: quota`) {

@@ -130,7 +130,7 @@ func TestControllerStops(t *testing.T) {
 	}
 	// The command in it is one for the same cluster, and for a shell.
 	_, _, stderr = f.run(t, "nodes", "-A", "--context=a b", "--kubeconfig=/x/it's", "--user=a:b/c@d")
-	if !strings.Contains(stderr, `: kubectl '--kubeconfig=/x/it'\''s' '--context=a b' --user=a:b/c@d get pods -n ops`) {
+	if !strings.Contains(stderr, `: kubectl '--kubeconfig=/x/it'\''s' '--context=a b' --user=a:b/c@d get deployments,pods -n ops`) {
 		t.Error(stderr)
 	}
 }

@@ -121,7 +121,8 @@ func pod(name, node string, ready bool) *corev1.Pod {
 	if !ready {
 		condition.Status = corev1.ConditionFalse
 		waiting := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
-		last := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}}
+		last := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1,
+			StartedAt: metav1.Unix(1, 0)}}
 		p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: waiting, LastTerminationState: last,
 			RestartCount: 5}}
 	}

@@ -94,7 +94,7 @@ n5     <none>                 0/0         the label zone (spec.groupBy) of the n
 		},
 	} {
 		below := map[string]string{"": "n2: " + log + "\n", "zone": "eu-a: " + log + "\neu-c: " + unpublished + "\nn5: " +
-			unlabelled + "\n"}[groupBy]
+			unlabelled + "; label it, or correct spec.groupBy: kubectl get nodes -L zone\n"}[groupBy]
 		summary := fmt.Sprintf("LocalService default/demo: nodes %[1]d, answering 1/%[1]d, status "+
 			"HostnamesNotPermitted.\n", map[string]int{"": 5, "zone": 3}[groupBy])
 		const ports = "Clients must connect to port 8080 (not 80): a headless Service does not translate ports.\n"

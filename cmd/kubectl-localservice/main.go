@@ -105,7 +105,7 @@ func explained(err error) error {
 
 // whyForbidden says which permission is missing: the API server names user, verb and resource at the end.
 func whyForbidden(err error) string {
-	const ask = "ask for the permission, and check with `kubectl auth can-i`"
+	const ask = "ask for the permission, and check with `kubectl auth can-i --list`"
 	message := err.Error()
 	if user := strings.Index(message, `User "`); user >= 0 && strings.Contains(message[user:], " cannot ") {
 		return "forbidden, " + ask + ": " + message[user:]

@@ -165,13 +165,13 @@ func (p *nodesPrinter) printTable(lists []*diagnose.NodeList) error {
 	}
 	for _, list := range lists {
 		s := &list.Summary
-		status := cmp.Or(s.Status, "not set yet")
-		if s.Problem != "" && !s.Reported && list.Message == "" {
-			status += ": " + s.Problem
+		status := cmp.Or(s.Status, "not set yet") + "."
+		if s.Problem != "" && !s.Reported {
+			status = s.Status + ": " + s.Problem
 		}
 		if p.name != "" || s.Problem != "" { // The columns of kubectl get localservices
-			p.printLine("summary", list, fmt.Sprintf("LocalService %s: nodes %d, answering %d/%d, status %s.",
-				list.Key(), s.Nodes, s.Answering, s.Nodes, strings.TrimSuffix(status, ".")))
+			p.printLine("summary", list, fmt.Sprintf("LocalService %s: nodes %d, answering %d/%d, status %s",
+				list.Key(), s.Nodes, s.Answering, s.Nodes, status))
 		}
 	}
 	return nil
@@ -231,7 +231,9 @@ func reasonColumn(rows []row, room int) (texts, below []string) {
 			p.prefix = r.prefix
 		}
 		if len(text) > room {
-			whole[p] = cmp.Or(whole[p], text)
+			if whole[p] == "" { // What to do is about the same pod.
+				whole[p], act[p] = text, r.Act
+			}
 			text = words.Cut(text, room-len("…"))
 		}
 		texts = append(texts, text)

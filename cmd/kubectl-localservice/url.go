@@ -154,7 +154,7 @@ func named(ls *v1alpha1.LocalService, list *diagnose.NodeList, node string) (*di
 		if n.Node == node && n.HasService {
 			return n, nil
 		} else if n.Node == node {
-			what += ": " + n.Message
+			what += ": " + n.Cause
 		}
 	}
 	return nil, fmt.Errorf("LocalService %s/%s has no name for a %s: %s", ls.Namespace, ls.Name, what, seeNodes(ls))

@@ -190,12 +190,12 @@ func (r *report) answering(ls *v1alpha1.LocalService, noun string) string {
 // ungrouped reports how many nodes have no part in the name of a group.
 func (r *report) ungrouped(ls *v1alpha1.LocalService) (text string) {
 	if r.Ungrouped > 0 {
-		text = fmt.Sprintf(", and %s without the label %s (spec.groupBy), so without a name",
+		text = fmt.Sprintf("; no name for %s without the label %s (spec.groupBy)",
 			words.Count(r.Ungrouped, "node"), ls.Spec.GroupBy)
 	}
 	if r.EmptyGroups > 0 {
-		text += fmt.Sprintf(", and %s with an empty value of the label %s (spec.groupBy), so without a name: the "+
-			"value is the name. Use a label with values", words.Count(r.EmptyGroups, "node"), ls.Spec.GroupBy)
+		text += fmt.Sprintf("; no name for %s with an empty value of the label %s (spec.groupBy): the value is the "+
+			"name. Use a label with values", words.Count(r.EmptyGroups, "node"), ls.Spec.GroupBy)
 	}
 	return text
 }
@@ -245,7 +245,7 @@ func (r *report) noNodesSelected(ls *v1alpha1.LocalService) string {
 		message += fmt.Sprintf(", so the Services of nodes that exist are kept, and their names still work (%d)",
 			r.Held)
 	}
-	return message + ". Correct that or the labels of the nodes"
+	return message + ". Correct that or the labels of the nodes (kubectl get nodes --show-labels)"
 }
 
 // isStalled reports whether the reason of Ready persists until somebody edits something. A write that the API server
@@ -300,8 +300,8 @@ func (r *report) contestedCondition() metav1.Condition {
 }
 
 const notPermitted = "mode Hostnames needs the permission to write EndpointSlices, which the controller does " +
-	"not have: the cluster's administrator grants it, with Helm by hostnames.enabled=true, otherwise by " +
-	"hostnames.yaml of the release, and the names are published within two minutes; or recreate this " +
+	"not have. The cluster's administrator grants it: with Helm by hostnames.enabled=true, otherwise by " +
+	"hostnames.yaml of the release. The names are published within two minutes. Or recreate this " +
 	"LocalService with mode: Services"
 
 // isNotPermitted reports whether a write was refused because the controller lacks the permission to write

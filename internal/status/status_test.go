@@ -87,7 +87,8 @@ func TestStatus(t *testing.T) {
 			found{Nodes: 3, InPlace: 1, Changes: byAction(conflicts("demo-b")[0], owned("demo-c"))}, outcome{},
 			"False NameTaken", "False NameTaken", "NameTaken",
 			`^2 Services already exist: "demo-b" (no owner), "demo-c" (owner: LocalService other). ` +
-				"Create this LocalService under another name: owners create their Services again$"},
+				"Create this LocalService under another name: deleting a Service does not help, as its owner would " +
+				"create it again$"},
 		"two nodes that want one name": {found{Nodes: 3, InPlace: 2, Changes: byAction(rival("x.y"))}, outcome{},
 			"False NameTaken", "False NameTaken", "NameTaken", `^1 node has no name: x.y (demo-x-y is the name of node ` +
 				"x-y). Select only one of the nodes that want one name$"},
@@ -98,7 +99,7 @@ func TestStatus(t *testing.T) {
 			"True WritingServices", "", "waiting for the deletion of 1 Service with"},
 		"refused": {found{Nodes: 3, InPlace: 1}, outcome{Refused: []error{quota, quota}, More: true},
 			"False WriteFailed", "True WriteFailed", "",
-			"2 writes failed: 2 × quota; each is tried again within two minutes$"},
+			"2 writes failed: quota; each is tried again within two minutes$"},
 		"contested": {found{Nodes: 3}, outcome{Refused: contestedBy("type", "ports")}, "False Contested",
 			"False Contested", "", "as it sets them: ports, type."},
 		"names in place": {published, outcome{}, "True HostnamesInPlace", "False HostnamesInPlace", "",
@@ -170,8 +171,8 @@ func TestGroups(t *testing.T) {
 	ls := with(v1alpha1.LocalServiceStatus{}, 1)
 	ls.Spec.GroupBy = "example.com/rack"
 	for want, p := range map[string]plan.Plan{
-		"no node has the label example.com/rack (spec.groupBy)":                                      {Ungrouped: 2},
-		"there is no name to publish, and 2 nodes with an empty value of the label example.com/rack": {EmptyGroups: 2},
+		"no node has the label example.com/rack (spec.groupBy)":                                              {Ungrouped: 2},
+		"there is no name to publish; no name for 2 nodes with an empty value of the label example.com/rack": {EmptyGroups: 2},
 	} {
 		p.IsHostnames = true
 		if message := (&report{Plan: &p}).noNodesSelected(ls); !strings.HasPrefix(message, want) {
@@ -180,8 +181,8 @@ func TestGroups(t *testing.T) {
 	}
 	p := plan.Plan{Nodes: 1, InPlace: 2, Ready: 1, IsHostnames: true, Copies: plan.Copies{Sources: 1}, Ungrouped: 1,
 		EmptyGroups: 1}
-	const want = "every name is published, and 1 node without the label example.com/rack (spec.groupBy), so " +
-		"without a name, and 1 node with an empty value of the label example.com/rack"
+	const want = "every name is published; no name for 1 node without the label example.com/rack (spec.groupBy); " +
+		"no name for 1 node with an empty value of the label example.com/rack"
 	status := Of(ls, &p, &plan.Outcome{})
 	if got := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady).Message; !strings.HasPrefix(got,
 		want) {

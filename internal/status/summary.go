@@ -95,6 +95,9 @@ func Summarize(errs []error) string {
 	if more := len(causes) - causesInMessage; more > 0 {
 		parts = append(parts, fmt.Sprintf("%d more causes", more))
 	}
+	if len(causes) == 1 {
+		parts = []string{words.Cut(causes[0], causeLength)}
+	}
 	return fmt.Sprintf("%d writes failed: %s", len(errs), strings.Join(parts, "; "))
 }
 
@@ -146,7 +149,7 @@ func summarizeTaken(conflicts []plan.Change) string {
 	isOwned := func(conflict plan.Change) bool { return conflict.Current.Controller() != plan.Controller{} }
 	advise := func(them string) string {
 		if slices.ContainsFunc(conflicts, isOwned) {
-			return ". Create this LocalService under another name: owners create their Services again"
+			return ". Create this LocalService under another name: deleting a Service does not help, as its owner would create it again"
 		}
 		return fmt.Sprintf(". If nothing uses %[1]s, delete %[1]s; if the app needs %[1]s, create this LocalService "+
 			"under another name: a Service cannot be renamed", them)

@@ -87,14 +87,14 @@ func TestSummarize(t *testing.T) {
 		want string
 	}{
 		"nodes that cannot be read": {[]error{unknown("demo-a", "a"), unknown("demo-b", "b")},
-			`2 writes failed: 2 × delete Service: check whether node "…" is gone: nodes "…" is forbidden`},
+			`2 writes failed: delete Service: check whether node "…" is gone: nodes "…" is forbidden`},
 		"no answer, with the name in the address": {[]error{unanswered("demo-a"), unanswered("demo-b")},
-			`2 writes failed: 2 × update Service: Patch "https://host/api/v1/namespaces/default/services/…` +
+			`2 writes failed: update Service: Patch "https://host/api/v1/namespaces/default/services/…` +
 				`?fieldManager=x": EOF`},
 		"one": {[]error{refused(plan.Create, "demo-a", "quota")},
 			`1 write failed: create Service default/demo-a: services "demo-a" is forbidden: quota`},
 		"one cause": {[]error{refused(plan.Create, "demo-a", "quota"), refused(plan.Create, "demo-b", "quota")},
-			`2 writes failed: 2 × create Service: services "…" is forbidden: quota`},
+			`2 writes failed: create Service: services "…" is forbidden: quota`},
 		"two causes, in any order": {[]error{refused(plan.Update, "demo-c", "policy"),
 			refused(plan.Create, "demo-b", "quota"), refused(plan.Create, "demo-a", "quota")},
 			`3 writes failed: 2 × create Service: services "…" is forbidden: quota; ` +

@@ -86,18 +86,19 @@ func (l *Labels) checkMayChange(ctx context.Context, p *cache.Pod, current strin
 		return nil
 	}
 	name := words.Printable(ref.Kind + " " + ref.Name) // Anybody may write an owner.
-	stays := fmt.Sprintf("it stays %q, under which name the pod may answer, because %s", current, name)
-	const advice = "Start the controller with another -node-label-key, or use another label in the selector"
+	const advice = "take the label out of that selector, or start the controller with another -node-label-key"
 	keys, err := owner.SelectorKeys(ctx, l.Kube, p.GetNamespace(), ref)
 	switch {
 	case errors.Is(err, owner.ErrUnknownKind):
-		return refuse("%s (%s) may select the pod by that. %s", stays, words.Printable(ref.APIVersion), advice)
+		return refuse("%s (%s) may select its pods by %s=%s, so that stays: %s", name, words.Printable(ref.APIVersion),
+			l.Key, current, advice)
 	case err != nil && ClassOf(err) == Transient:
 		return fmt.Errorf("read %s: %w", name, err)
 	case err != nil:
-		return refuse("%s may select the pod by that, and cannot be read: %w. %s", stays, err, advice)
+		return refuse("%s cannot be read, and may select its pods by %s=%s, so that stays: %s: %w", name, l.Key, current,
+			advice, err)
 	case slices.Contains(keys, l.Key):
-		return refuse("%s selects the pod by that, and would replace it. %s", stays, advice)
+		return refuse("%s selects its pods by %s=%s, so that stays: %s", name, l.Key, current, advice)
 	}
 	return nil
 }

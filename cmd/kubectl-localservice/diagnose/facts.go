@@ -150,8 +150,7 @@ var unwritten = []string{v1alpha1.ReasonWriteFailed, v1alpha1.ReasonHostnamesNot
 
 // isUnobserved reports whether the controller has not acted on the spec of a LocalService yet.
 func isUnobserved(ls *v1alpha1.LocalService) bool {
-	observed := ls.Status.ObservedGeneration
-	return observed >= 0 && observed < ls.Generation
+	return ls.Status.ObservedGeneration < ls.Generation
 }
 
 // Trim drops most of what neither Nodes nor the page of view reads, for caches. It changes its argument. It never

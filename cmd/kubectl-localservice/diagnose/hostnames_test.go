@@ -78,7 +78,7 @@ func TestHostnameReasons(t *testing.T) {
 			"Service demo, which publishes the names, is missing; the controller has not written it yet",
 			Endpoints{}},
 		"conflict": {func(in *Input) { in.Services = append(in.Services[:1], other("demo", nil)...) }, NameConflict,
-			"the name of Service demo, which publishes the names, is taken by a Service without an owner (demo); if",
+			"the name of the Service for the names is taken by a Service without an owner (demo); if",
 			Endpoints{}},
 		"selects pods": {func(in *Input) { in.Services[1].Spec.Selector = labels.Set{"a": "b"} }, ServiceOutdated,
 			"Service demo, which publishes the names, has another selector than the LocalService says", ready},
@@ -90,10 +90,10 @@ func TestHostnameReasons(t *testing.T) {
 			ServiceOutdated,
 			`Service demo, which publishes the names, has the groupBy "zone" instead of ""; the controller has not`, ready},
 		"source missing": {func(in *Input) { in.Services = in.Services[1:] }, ServiceMissing,
-			", which finds the pods, is missing", ready},
+			", which selects the pods, is missing", ready},
 		"source taken": {func(in *Input) { in.Services[0].OwnerReferences = controlledBy("v1", "X", "x") },
 			NameConflict,
-			", which finds the pods, is taken by a Service of X x (v1)", ready},
+			"the name of the Service for the pods is taken by a Service of X x (v1)", ready},
 		"source outdated": {func(in *Input) { in.LocalService.Spec.Selector["app"] = "x" }, ServiceOutdated,
 			`("app=demo" instead of "app=x")`, ready},
 		"not published by Kubernetes": {func(in *Input) { in.EndpointSlices = nil }, EndpointsOutdated,
@@ -174,8 +174,10 @@ func TestGroups(t *testing.T) {
 	empty := nameless
 	empty.Cause = "the label zone (spec.groupBy) of the node is empty, and its value would be the name"
 	well, none := Finding{State: Healthy}, Finding{Reason: NoPods, State: Empty, Cause: "no pod with app=demo here"}
-	for _, f := range []*Finding{&nameless, &empty, &none} {
-		f.Message = f.Cause
+	none.Message = none.Cause
+	for _, f := range []*Finding{&nameless, &empty} {
+		f.Act = "label it, or correct spec.groupBy: kubectl get nodes -L zone"
+		f.Message = f.Cause + "; " + f.Act
 	}
 	want := []*Node{
 		item(Node{Node: "x", Hostname: "x", Service: "demo", DNSName: "x.demo.default.svc.cluster.local", Finding: well,

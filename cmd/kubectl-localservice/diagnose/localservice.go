@@ -7,14 +7,12 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
-	"github.com/localservice-dev/local-service-controller/internal/words"
 )
 
 // Around holds what there is instead of the pods of a LocalService that has none.
@@ -39,33 +37,12 @@ func messagesOf(f *facts) (messages []string) {
 	}
 	// Nobody is sent to a port that no container declares.
 	ports := cmp.Or(undeclaredPorts(f), sentence(plan.TranslatedPorts(f.LocalService, f.portNumbers)))
-	for _, message := range []string{whyNoNames(f), whyNoPods(f), ports} {
+	for _, message := range []string{whyNoPods(f), ports} {
 		if message != "" {
 			messages = append(messages, message)
 		}
 	}
 	return messages
-}
-
-// whyNoNames says why a LocalService has no name: which selector matched nothing, and what is still there.
-func whyNoNames(f *facts) string {
-	ls := f.LocalService
-	switch {
-	case len(f.names) > 0 || !f.AllNodes:
-		return ""
-	case !plan.HasNodeSelector(ls):
-		return "There is no node."
-	}
-	message := "No node matches " + plan.NodeSelection(ls)
-	kept := len(only(f.Services, func(s *corev1.Service) bool { return metav1.IsControlledBy(s, ls) }))
-	switch {
-	case kept > 0 && f.hostnames != nil:
-		message += ", and the controller removes no published name"
-	case kept > 0:
-		message += fmt.Sprintf(", and the controller keeps %s of nodes that exist, whose names still work",
-			words.Count(kept, "Service"))
-	}
-	return message + ". Correct that or the labels of the nodes: " + f.Kubectl + " get nodes --show-labels"
 }
 
 // whyNoPods says why no pod has the labels of the selector, as far as what is around shows.
@@ -94,8 +71,8 @@ func whyNoPods(f *facts) string {
 		}
 	}
 	if len(f.Around.Namespaces) > 0 {
-		return fmt.Sprintf("%s Such pods are in namespace %s. If they are meant, create the LocalService there: it "+
-			"selects pods of its own namespace only", message, first(f.Around.Namespaces))
+		return fmt.Sprintf("%s Such pods are in other namespaces (%s). If they are meant, create the LocalService "+
+			"there: it selects pods of its own namespace only", message, first(f.Around.Namespaces))
 	}
 	if nearest := nearestLabels(ls.Spec.Selector, f.Around.Workloads); nearest != "" {
 		return message + " The nearest are " + nearest + ": correct spec.selector, or the pods' labels"
@@ -103,8 +80,8 @@ func whyNoPods(f *facts) string {
 	return message
 }
 
-// nearestLabels returns the labels of a pod, or of a pod that a workload makes, which differ least from a selector: in
-// the ends of the values of its keys. It is "" if none begins like those of the selector.
+// nearestLabels returns the labels of a pod, or of a pod that a workload makes, which differ least from a selector: of
+// its keys, the most have values that begin alike. It is "" if none does.
 func nearestLabels(selector map[string]string, workloads []Workload) (nearest string) {
 	most := 0
 	for _, w := range workloads {
@@ -114,8 +91,10 @@ func nearestLabels(selector map[string]string, workloads []Workload) (nearest st
 			for common < min(len(value), len(w.Labels[key])) && value[common] == w.Labels[key][common] {
 				common++
 			}
-			if common > 0 {
+			if w.Labels.Has(key) {
 				have[key] = w.Labels[key]
+			}
+			if common > 0 {
 				points += 10 + common
 			}
 		}
@@ -153,8 +132,8 @@ func undeclaredPorts(f *facts) string {
 	if len(declared) == 0 || len(unknown) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("No container declares port %s (declared: %s). If nothing listens there, correct targetPort or "+
-		"protocol.", first(unknown), first(sets.List(declared)))
+	return fmt.Sprintf("No container declares port %s (declared: %s). If nothing listens there, correct port, "+
+		"targetPort or protocol.", first(unknown), first(sets.List(declared)))
 }
 
 // Controller holds what the Lease of the controller shows, the zero value if it could not be read, or if there is none.
@@ -178,13 +157,13 @@ func (c *Controller) Stops(kubectl string, now time.Time) string {
 	}
 	said, renewed := "last renewed", "at "+c.Renewed.UTC().Format(time.DateTime)+" UTC"
 	if c.Holder == "" {
-		said = "given back"
+		said = "released"
 	}
 	if !now.IsZero() {
 		renewed = duration.HumanDuration(max(now.Sub(c.Renewed), 0)) + " ago"
 	}
 	return fmt.Sprintf("The controller does not seem to run: Lease %s/%s was %s %s. See whether its pods "+
-		"run, and in their log what they wait for: %s get pods -n %s", c.Namespace, c.Name, said, renewed, kubectl,
+		"run, and in their log what they wait for: %s get deployments,pods -n %s", c.Namespace, c.Name, said, renewed, kubectl,
 		c.Namespace)
 }
 
@@ -198,12 +177,13 @@ func whyNotActed(f *facts, isAnyLate bool) string {
 	case !isAnyLate && !isUnobserved(f.LocalService), f.isNew(f.LocalService.CreationTimestamp):
 		return ""
 	case c.Name == "":
-		return fmt.Sprintf("No controller has acted on the latest change. See whether it runs, and whether it watches "+
-			"namespace %s (-namespaces): %s get pods -n %s", namespace, f.Kubectl, UsualNamespace)
+		return fmt.Sprintf("No controller has acted on the latest change in namespace %s. See whether one runs, and "+
+			"whether it watches this namespace (-namespaces), or ask the cluster's administrator: %s get "+
+			"deployments,pods -n %s", namespace, f.Kubectl, UsualNamespace)
 	}
-	return fmt.Sprintf("The latest change has no effect yet, although a controller runs. See whether it was refused: "+
-		"%s. If not, see whether the controller watches namespace %s (-namespaces) and labels pods (-label-pods), and "+
-		"its log: %s logs -n %s %s", describe(f), namespace, f.Kubectl, c.Namespace, cmp.Or(c.Holder, "POD"))
+	return fmt.Sprintf("The controller runs, but has not finished with the latest change in namespace %s. Does it "+
+		"watch this namespace (-namespaces), does it label pods (-label-pods), and has it all permissions? Its log "+
+		"says: %s logs -n %s %s", namespace, f.Kubectl, c.Namespace, cmp.Or(c.Holder, "POD"))
 }
 
 // patience is how long the controller may take.

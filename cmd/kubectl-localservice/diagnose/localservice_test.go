@@ -16,16 +16,9 @@ import (
 
 // TestMessage: the message is about all names.
 func TestMessage(t *testing.T) {
-	selecting := func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = map[string]string{"disk": "sdd"} }
 	ports := func(clusterIP string, ports ...v1alpha1.ServicePort) func(*v1alpha1.LocalService) {
 		return func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP, ls.Spec.Ports = clusterIP, ports }
 	}
-	kept := inPlace(localService(groupBy("zone"), selecting, readyCondition(v1alpha1.ReasonNoNodesSelected, "no node")),
-		[]*corev1.Node{node1(func(n *corev1.Node) {
-			n.Labels = map[string]string{"zone": "a", "disk": "sdd"}
-		})},
-		on("n1", anEndpoint("a", "10.0.0.1", true)))
-	kept.Nodes, kept.AllNodes = nil, true
 	onNode := func(change func(*v1alpha1.LocalService), pods ...*corev1.Pod) Input {
 		return Input{LocalService: localService(change), Nodes: nodesWith("n1"), Pods: pods}
 	}
@@ -42,16 +35,9 @@ func TestMessage(t *testing.T) {
 	byName := onNode(ports("None", port("web", 80, intstr.FromString("web"))), aPod("a", "n1"))
 	byName.EndpointSlices = []*discoveryv1.EndpointSlice{named}
 	const (
-		show       = ". Correct that or the labels of the nodes: kubectl get nodes --show-labels"
 		no         = "No pod in namespace default has the labels app=demo."
 		translated = "Clients must connect to port 8080 (not 80): a headless Service does not translate ports."
 	)
-	nowhere := Input{AllNodes: true}
-	nowhere.LocalService = localService(selecting)
-	hostnames := nowhere
-	hostnames.LocalService = localService(selecting, hostnamesMode)
-	withService := nowhere
-	withService.Services = append(other("demo-n2", nil), aService("n1"))
 	unobserved := onNode(func(ls *v1alpha1.LocalService) { ls.Generation++ })
 	unobserved.Controller.Stopped = true
 	eight := containing(corev1.ContainerPort{ContainerPort: 8080})
@@ -59,31 +45,25 @@ func TestMessage(t *testing.T) {
 		in   Input
 		want string
 	}{
-		"without nodes":                   {Input{LocalService: localService(), AllNodes: true}, "There is no node."},
-		"selector":                        {nowhere, `No node matches spec.nodeSelector "disk=sdd"` + show},
-		"selector, hosts":                 {hostnames, `No node matches spec.nodeSelector "disk=sdd"` + show},
-		"Service kept":                    {withService, `No node matches spec.nodeSelector "disk=sdd", and the controller keeps 1 Service of nodes that exist, whose names still work` + show},
-		"names kept":                      {kept, `No node matches spec.nodeSelector "disk=sdd", and the controller removes no published name` + show},
-		"nodes not listed":                {Input{LocalService: localService(selecting)}, ""},
 		"not observed":                    {onNode(func(ls *v1alpha1.LocalService) { ls.Generation++ }), ""},
 		"not observed, and no controller": {unobserved, no},
 		"another port":                    {onNode(ports("None", port("", 80, intstr.FromInt32(8080))), aPod("a", "n1")), translated},
 		"another, by name":                {byName, translated},
 		"no such port": {onNode(ports("", port("", 80, intstr.FromInt32(9999)), port("x", 8080, intstr.FromInt32(0))),
 			aPod("a", "n1", eight)), "No container declares port 9999/TCP (declared: 8080/TCP). If nothing listens there, " +
-			"correct targetPort or protocol."},
+			"correct port, targetPort or protocol."},
 		"no such port, headless": {onNode(ports("None", port("", 80, intstr.FromInt32(9999))), aPod("a", "n1", eight)),
-			"No container declares port 9999/TCP (declared: 8080/TCP). If nothing listens there, correct targetPort or " +
+			"No container declares port 9999/TCP (declared: 8080/TCP). If nothing listens there, correct port, targetPort or " +
 				"protocol."},
 		"no such protocol": {onNode(ports("", v1alpha1.ServicePort{Protocol: corev1.ProtocolUDP, Port: 8080}),
 			aPod("a", "n1", eight)), "No container declares port 8080/UDP (declared: 8080/TCP). If nothing listens " +
-			"there, correct targetPort or protocol."},
+			"there, correct port, targetPort or protocol."},
 		"no port":          {onNode(ports("", port("", 80, intstr.FromInt32(9999))), aPod("a", "n1")), ""},
 		"no pods":          {around(Around{}), no},
 		"no replicas":      {around(Around{Workloads: makes("Deployment", "demo", 0)}), no + " Deployment web makes such pods, and has 0 replicas: kubectl scale -n default deployment/web --replicas=1"},
 		"no place":         {around(Around{Workloads: makes("DaemonSet", "demo", 0)}), no + " DaemonSet web makes such pods, but its template selects no node: kubectl describe daemonset -n default web"},
 		"no pods made":     {around(Around{Workloads: makes("StatefulSet", "demo", 2)}), no + " StatefulSet web should make them: kubectl describe statefulset -n default web"},
-		"other namespaces": {around(Around{Namespaces: []string{"a", "b"}}), no + " Such pods are in namespace a, b. If they are meant, create the LocalService there: it selects pods of its own namespace only"},
+		"other namespaces": {around(Around{Namespaces: []string{"a", "b"}}), no + " Such pods are in other namespaces (a, b). If they are meant, create the LocalService there: it selects pods of its own namespace only"},
 		"nothing alike":    {around(Around{Workloads: []Workload{{Labels: labels.Set{"app": "x"}}}}), no},
 		"a typo":           {around(Around{Workloads: append(makes("Deployment", "demoo", 1), Workload{Labels: labels.Set{"app": "x"}}, Workload{Labels: labels.Set{"y": "demo"}})}), no + " The nearest are app=demoo: correct spec.selector, or the pods' labels"},
 		"a label of nodes": {onNode(func(ls *v1alpha1.LocalService) {
@@ -109,14 +89,15 @@ func TestController(t *testing.T) {
 		EndpointSlices: []*discoveryv1.EndpointSlice{slice("n1", anEndpoint("a", "10.0.0.1", true))}}
 	const (
 		stops = "The controller does not seem to run: Lease ops/lsc was last renewed 90s ago. See whether its pods " +
-			"run, and in their log what they wait for: kubectl get pods -n ops"
-		given = "The controller does not seem to run: Lease ops/lsc was given back 90s ago. See whether its pods " +
-			"run, and in their log what they wait for: kubectl get pods -n ops"
-		waits = "The latest change has no effect yet, although a controller runs. See whether it was refused: " +
-			"kubectl describe localservice -n default demo. If not, see whether the controller watches namespace " +
-			"default (-namespaces) and labels pods (-label-pods), and its log: kubectl logs -n ops lsc-7-x"
-		unknown = "No controller has acted on the latest change. See whether it runs, and whether it watches " +
-			"namespace default (-namespaces): kubectl get pods -n local-service-system"
+			"run, and in their log what they wait for: kubectl get deployments,pods -n ops"
+		given = "The controller does not seem to run: Lease ops/lsc was released 90s ago. See whether its pods " +
+			"run, and in their log what they wait for: kubectl get deployments,pods -n ops"
+		waits = "The controller runs, but has not finished with the latest change in namespace default. Does it watch " +
+			"this namespace (-namespaces), does it label pods (-label-pods), and has it all permissions? Its log " +
+			"says: kubectl logs -n ops lsc-7-x"
+		unknown = "No controller has acted on the latest change in namespace default. See whether one runs, and " +
+			"whether it watches this namespace (-namespaces), or ask the cluster's administrator: kubectl get " +
+			"deployments,pods -n local-service-system"
 	)
 	missing, unobserved, unlabelled, refused := well, well, well, well
 	missing.Services = nil
@@ -137,7 +118,7 @@ func TestController(t *testing.T) {
 		"all is well":              {well, runs, ""},
 		"all is well, not known":   {well, Controller{}, ""},
 		"all is still well":        {well, stopped, stops},
-		"all is well, given back":  {well, released, given},
+		"all is well, released":    {well, released, given},
 		"missing":                  {missing, runs, waits},
 		"missing, stopped":         {missing, stopped, stops},
 		"missing, not known":       {missing, Controller{}, unknown},

@@ -124,14 +124,20 @@ func addLog(p *pod) {
 	for i := range containers {
 		c := &containers[i]
 		p.Restarts += c.RestartCount
-		if p.Log == "" && (c.State.Running != nil || c.State.Terminated != nil || c.RestartCount > 0) {
+		ended := c.LastTerminationState.Terminated
+		if p.Log == "" && (c.State.Running != nil || hasRun(c.State.Terminated) || hasRun(ended)) {
 			p.Log = LogCurrent
 		}
-		if (c.Name == p.Container || len(containers) == 1) && !p.Ready && p.Reason != ProbeFails && c.RestartCount > 0 &&
+		if (c.Name == p.Container || len(containers) == 1) && !p.Ready && p.Reason != ProbeFails && hasRun(ended) &&
 			c.State.Terminated == nil {
 			p.Log = LogPrevious
 		}
 	}
+}
+
+// hasRun reports whether a container that has ended has run at all, rather than that there is no such program, say.
+func hasRun(ended *corev1.ContainerStateTerminated) bool {
+	return ended != nil && ended.StartedAt.Unix() > 0
 }
 
 func containersOf(p *corev1.Pod) []corev1.ContainerStatus {
@@ -168,7 +174,15 @@ func whyNotReady(p *corev1.Pod, f *facts) trouble {
 		return t
 	}
 	for i := range containers {
-		if t := whyNotRunning(p, &containers[i], i < inits, f.Now); t.word != "" {
+		t := whyNotRunning(p, &containers[i], i < inits, f)
+		initializes := slices.IndexFunc(p.Status.InitContainerStatuses, func(c corev1.ContainerStatus) bool {
+			return c.State.Running != nil && !c.Ready
+		})
+		switch {
+		case t.word == "PodInitializing" && initializes >= 0:
+			return in(initializes, trouble{word: t.word, cause: "the other containers wait for it",
+				note: sinceItRuns(&containers[initializes], f.agesAt), more: itsLog})
+		case t.word != "":
 			t.cause = elide(t.cause, p)
 			return in(i, t)
 		}
@@ -205,7 +219,7 @@ func failures(p *corev1.Pod) string {
 
 // whyNotRunning says why a container does not run. A container that crashes is at times waiting, at times running and
 // at times terminated, and an image that cannot be pulled has two reasons: each is one cause.
-func whyNotRunning(p *corev1.Pod, c *corev1.ContainerStatus, isInit bool, now time.Time) trouble {
+func whyNotRunning(p *corev1.Pod, c *corev1.ContainerStatus, isInit bool, f *facts) trouble {
 	crash := c.LastTerminationState.Terminated
 	switch waiting, running, ended := c.State.Waiting, c.State.Running, c.State.Terminated; {
 	case waiting != nil && (waiting.Reason == pullFails || waiting.Reason == "ErrImagePull"):
@@ -214,10 +228,11 @@ func whyNotRunning(p *corev1.Pod, c *corev1.ContainerStatus, isInit bool, now ti
 	case waiting != nil && own(waiting.Message) != "": // what the kubelet or its runtime says
 		return trouble{word: cmp.Or(waiting.Reason, "Waiting"), cause: own(waiting.Message)}
 	case waiting != nil && waiting.Reason != "":
-		return trouble{word: waiting.Reason, cause: own(waiting.Reason), more: itsEvents} // ContainerCreating
+		return trouble{word: waiting.Reason, cause: own(waiting.Reason), more: itsEvents, // ContainerCreating
+			note: since(ptr.Deref(p.Status.StartTime, metav1.Time{}), f.agesAt)}
 	case ended != nil && (ended.ExitCode != 0 || !isInit):
 		crash = ended
-	case running != nil && crash != nil && isLoop(crash, now.Sub(running.StartedAt.Time), c.RestartCount):
+	case running != nil && crash != nil && isLoop(crash, f.Now.Sub(running.StartedAt.Time), c.RestartCount):
 	default:
 		return trouble{}
 	}
@@ -226,7 +241,7 @@ func whyNotRunning(p *corev1.Pod, c *corev1.ContainerStatus, isInit bool, now ti
 	case crash == nil:
 	case crash.Reason == "OOMKilled":
 		t.word, t.cause, t.more = crash.Reason, crash.Reason, ""
-	case crash.Message != "" && crash.StartedAt.Unix() <= 0: // It never ran: no such program, say.
+	case crash.Message != "" && !hasRun(crash):
 		t.cause, t.more = own(crash.Message), ""
 	case own(crash.Message) != "":
 		t.cause = exited(crash.ExitCode) + ": " + own(crash.Message)

@@ -14,7 +14,7 @@ func TestWhyNotReady(t *testing.T) {
 	initState := func(state corev1.ContainerState) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
 			notReady(waiting("PodInitializing"))(p)
-			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{State: running}, {Name: "init", State: state}}
+			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{State: running, Ready: true}, {Name: "init", State: state}}
 		}
 	}
 	ago := func(seconds int) metav1.Time { return metav1.NewTime(now.Add(-time.Duration(seconds) * time.Second)) }
@@ -115,6 +115,8 @@ func TestWhyNotReady(t *testing.T) {
 			p.Status.InitContainerStatuses[1].RestartCount = 1
 			p.Status.InitContainerStatuses[1].LastTerminationState = exit("Error", 5, "", 15)
 		}, "CrashLoopBackOff", "init container init: exit code 5 (1 restart)"},
+		"init container runs": {initState(runs(240)), "PodInitializing",
+			"init container init: the other containers wait for it (has run for 4m)"},
 		"init container is done": {initState(terminated("Completed", 0)), "PodInitializing", "PodInitializing"},
 		"bad configuration": {notReady(waitingFor("CreateContainerConfigError", `secret "s" not found`)),
 			"CreateContainerConfigError", `secret "s" not found`},
@@ -158,6 +160,9 @@ func TestWhyNotReady(t *testing.T) {
 func TestLog(t *testing.T) {
 	const logs, events = "see kubectl logs -n default a -c app", "see kubectl describe pod -n default a"
 	ended := terminated("Error", 1)
+	ended.Terminated.StartedAt = metav1.NewTime(now)
+	noProgram := terminated("StartError", 128)
+	noProgram.Terminated.Message = "no such file"
 	for name, c := range map[string]struct {
 		state, last corev1.ContainerState
 		restarts    int32
@@ -166,6 +171,7 @@ func TestLog(t *testing.T) {
 	}{
 		"hostile; rm":            {ended, corev1.ContainerState{}, 0, LogCurrent, "see kubectl logs -n default a"},
 		"never ran":              {waiting("ContainerCreating"), corev1.ContainerState{}, 0, "", events},
+		"no such program":        {waiting("CrashLoopBackOff"), noProgram, 2, "", ""},
 		"has ended once":         {ended, corev1.ContainerState{}, 0, LogCurrent, logs},
 		"has just ended again":   {ended, ended, 3, LogCurrent, logs},
 		"waits to run again":     {waiting("CrashLoopBackOff"), ended, 3, LogPrevious, logs + " --previous"},

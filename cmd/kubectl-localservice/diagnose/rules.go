@@ -73,7 +73,8 @@ var rules = []rule{
 		return Finding{Cause: "the name is that of node " + own(n.rival), Act: "select only one of the two nodes"}
 	}, nameTaken},
 	{NodeWithoutName, func(n *name) bool { return n.Service == "" }, func(n *name) Finding {
-		return Finding{State: Empty, Cause: whyNoName(n)}
+		return Finding{State: Empty, Cause: whyNoName(n), Act: fmt.Sprintf("label it, or correct spec.groupBy: %s get "+
+			"nodes -L %s", n.Kubectl, n.LocalService.Spec.GroupBy)}
 	}, []string{v1alpha1.ReasonNoNodesSelected}},
 	{NameConflict, serviceIs(NameConflict), theService, nameTaken},
 	{ServiceMissing, serviceIs(ServiceMissing), theService, unwritten},
@@ -91,7 +92,8 @@ var rules = []rule{
 		return are(n, func(node *corev1.Node) bool { return unreadiness(node) != nil }) &&
 			(n.Endpoints.Ready == 0 || len(n.unready) > 0)
 	}, func(n *name) Finding {
-		f := Finding{Cause: theNode(n, "is", "are") + " NotReady", About: sinceNotReady(n)}
+		f := Finding{Cause: theNode(n, "is", "are") + " NotReady", About: sinceNotReady(n),
+			Act: fmt.Sprintf("see %s describe node %s", n.Kubectl, n.on[0].Name)}
 		if n.Endpoints.Total == 0 && len(n.pods) == 0 {
 			f.State = Empty
 		}
@@ -128,8 +130,7 @@ var rules = []rule{
 		return are(n, func(node *corev1.Node) bool { return node.Spec.Unschedulable })
 	}, func(n *name) Finding { return noPod(n, "; "+theNode(n, "is", "are")+" cordoned") }, nil},
 	{NodeUnschedulable, func(n *name) bool {
-		// Of pods that wait, the scheduler says more.
-		return len(n.facts.pods[""]) == 0 && are(n, func(node *corev1.Node) bool { return n.keepsOff(node) != "" })
+		return are(n, func(node *corev1.Node) bool { return n.keepsOff(node) != "" })
 	}, func(n *name) Finding {
 		return noPod(n, "; its pods do not tolerate the taint "+n.keepsOff(n.on[0])+" of "+theNode(n, "", ""))
 	}, nil},
@@ -291,13 +292,13 @@ func declaredPorts(n *name) string {
 	return n.pods[i].Name + " has " + first(named)
 }
 
-// noPod says that no pod is on the node, and why, and of those that no node has yet how many they are, and why.
+// noPod says that no pod is on the node, and why, and which pods no node has yet, and why.
 func noPod(n *name, why string) Finding {
 	f := Finding{State: Empty,
 		Cause: fmt.Sprintf("no pod with %s here%s", labels.FormatLabels(n.LocalService.Spec.Selector), why)}
 	if waiting := n.facts.pods[""]; len(waiting) > 0 {
 		f.Cause += "; " + waiting[0].cause
-		f.About = fmt.Sprintf("%d not scheduled yet", len(waiting))
+		f.About = each(waiting, podName)
 	}
 	return f
 }

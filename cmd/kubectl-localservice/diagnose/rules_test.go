@@ -73,7 +73,9 @@ func TestRules(t *testing.T) {
 		others = "1 of 2 endpoints are ready, the others are of no pod here; see who manages their EndpointSlice: " +
 			"kubectl get endpointslices -n default -l kubernetes.io/service-name=demo-n1 --show-labels"
 		no      = "no pod with app=demo here"
-		waits   = "; not scheduled: 0/3 nodes are available: 3 Insufficient cpu. (1 not scheduled yet)"
+		node    = "; see kubectl describe node n1"
+		gpus    = "; its pods do not tolerate the taint gpu=yes:NoSchedule of the node"
+		waits   = "; not scheduled: 0/3 nodes are available: 3 Insufficient cpu."
 		another = "; create this LocalService under another name: deleting the Service does not help, as its owner " +
 			"would create it again"
 	)
@@ -171,14 +173,14 @@ func TestRules(t *testing.T) {
 		"no pod": {with(services, nil, aPod("a", "n2"), aPod("b", "n1", func(p *corev1.Pod) { p.Labels["app"] = "x" })),
 			NoPods, Empty, "0/0", no},
 		"no pod, but unscheduled ones": {with(services, nil, aPod("a", "", unscheduled)), NoPods, Empty, "0/0",
-			no + waits},
+			no + waits + " (a)"},
 
 		"cordoned": {on(with(services, nil, aPod("b", "n9"), aPod("c", "", unscheduled)), node1(cordoned)),
-			NodeUnschedulable, Empty, "0/0", no + "; the node is cordoned" + waits},
+			NodeUnschedulable, Empty, "0/0", no + "; the node is cordoned" + waits + " (c)"},
 		"cordoned, with a pod": {on(with(services, unready, aPod("a", "n1", crash)), node1(cordoned)), PodsNotReady, Down,
 			"0/1", "CrashLoopBackOff (a)" + log + "a"},
 		"tainted": {on(with(services, nil, aPod("b", "n9")), node1(gpu)), NodeUnschedulable, Empty, "0/0",
-			no + "; its pods do not tolerate the taint gpu=yes:NoSchedule of the node"},
+			no + gpus},
 		"tainted without a value": {on(with(services, nil, aPod("b", "n9")), node1(taint("a.b/c", "",
 			corev1.TaintEffectNoExecute))), NodeUnschedulable, Empty, "0/0",
 			no + "; its pods do not tolerate the taint a.b/c:NoExecute of the node"},
@@ -188,19 +190,19 @@ func TestRules(t *testing.T) {
 		"tainted, but pods only rather go elsewhere": {on(with(services, nil, aPod("b", "n9")), node1(taint("x", "",
 			corev1.TaintEffectPreferNoSchedule))), NoPods, Empty, "0/0", no},
 		"tainted, with a pod that waits": {on(with(services, nil, aPod("b", "n9"), aPod("a", "", unscheduled)), node1(gpu)),
-			NoPods, Empty, "0/0", no + waits},
+			NodeUnschedulable, Empty, "0/0", no + gpus + waits + " (a)"},
 		"tainted, with a pod that waits for another node": {on(with(services, nil, aPod("b", "", unscheduled,
 			daemon("n2"))), node1(gpu)), NodeUnschedulable, Empty, "0/0",
-			no + "; its pods do not tolerate the taint gpu=yes:NoSchedule of the node"},
+			no + gpus},
 		"waits for this node alone": {with(services, nil, aPod("b", "", unscheduled, daemon("n1"))), PodsNotReady, Down,
 			"0/0", "not scheduled: 0/3 nodes are available: 3 Insufficient cpu. (b)"},
 		"tainted, and no pod anywhere": {on(with(services, nil), node1(gpu)), NoPods, Empty, "0/0", no},
 		"down": {on(with(services, unready, aPod("a", "n1", lost)), node1(down(40))), NodeNotReady, Down, "0/1",
-			"the node is NotReady (for 40s)"},
+			"the node is NotReady (for 40s)" + node},
 		"down, not noticed in the endpoints": {on(with(services, ready, aPod("a", "n1")), node1(down(1))), "", Healthy, "1/1",
 			""},
 		"down, without a pod": {on(with(services, nil, aPod("b", "n9")), node1(down(3*60+20))), NodeNotReady, Empty, "0/0",
-			"the node is NotReady (for 3m20s)"},
+			"the node is NotReady (for 3m20s)" + node},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.in.LocalService == nil {

@@ -37,12 +37,13 @@ func compareService(f *facts, purpose plan.Purpose, node string) Finding {
 	case plan.ForNode:
 		selector = labels.Merge(ls.Spec.Selector, labels.Set{f.nodeLabelKey: naming.NodeLabelValue(node)})
 	case plan.Source:
-		selector, service = ls.Spec.Selector, fmt.Sprintf("Service %s, which finds the pods,", name)
+		selector, service = ls.Spec.Selector, fmt.Sprintf("Service %s, which selects the pods,", name)
 	case plan.Published:
 		service = fmt.Sprintf("Service %s, which publishes the names,", name)
 	}
 	if purpose != plan.ForNode {
-		missing, theName = service+" is missing", "the name of "+service
+		missing, theName = service+" is missing", "the name of the Service for "+
+			map[plan.Purpose]string{plan.Source: "the pods", plan.Published: "the names"}[purpose]
 	}
 	object := f.services[name]
 	if object == nil {

@@ -105,7 +105,7 @@ async function detailsOfCell(column, cell) {
   if (node?.service && node.reason !== "ServiceMissing") {
     commands.push(command("describe", "service", ...ns, node.service));
   }
-  if (!isGroup(cell.row)) commands.push(command("describe", "node", cell.row));
+  if (!isGroup(cell.row) && !scope.notice) commands.push(command("describe", "node", cell.row));
   commands.push(command("localservice", "nodes", column.name, ...ns));
   list.append(...section("Commands", ...commands.map(copyable)));
   if (node) {
@@ -130,7 +130,7 @@ function detailsOfRow(row) {
   list.append(...section("Zone", ...(zone ? [zone] : [])), ...section("Pool", ...(pool ? [pool] : [])));
   list.append(...section("LocalServices", ...cells.map(([c, cell]) => [
     link({ column: c.key, row }, shape(cell.state), called(c)), make("small", {}, describe(c, row)[1])])));
-  if (!isGroup(row)) {
+  if (!isGroup(row) && !scope.notice) { // Otherwise the user may not read nodes.
     list.append(...section("Commands", copyable(command("describe", "node", row)),
       copyable(command("get", "pods", "-A", "-o", "wide", "--field-selector", "spec.nodeName=" + row))));
   }
