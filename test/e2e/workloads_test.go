@@ -86,7 +86,7 @@ func (s *scene) allReported(want int) func(ctx context.Context) error {
 			n := 0
 			for _, event := range events.Items {
 				if owner != nil &&
-					strings.Contains(event.Message, owner.Kind+" "+owner.Name+" selects the pod by that") {
+					strings.Contains(event.Message, owner.Kind+" "+owner.Name+" selects its pods by ") {
 					n++
 				}
 			}

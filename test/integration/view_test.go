@@ -111,7 +111,8 @@ func TestView(t *testing.T) {
 		kb.ArrowRight)
 	page.Do(chromedp.Focus("#grid"), first, move)
 	browser.Eventually(page, `document.querySelector("#tip").innerText`,
-		"log-agent, worker-04\nCrashLoopBackOff (log-agent-4: 7 restarts)")
+		"log-agent, worker-04\nCrashLoopBackOff (log-agent-4: 7 restarts); see kubectl logs -n platform log-agent-4 "+
+			"--previous")
 	page.Do(chromedp.KeyEvent(kb.Enter))
 	browser.Eventually(page, `[...document.querySelectorAll("#details code, #details li")].map((e) => e.innerText)
 		.filter((text) => /^(PodsNotReady|kubectl logs.*)$/.test(text)).join("\n")`,

@@ -124,20 +124,20 @@ func addLog(p *pod) {
 	for i := range containers {
 		c := &containers[i]
 		p.Restarts += c.RestartCount
-		ended := c.LastTerminationState.Terminated
-		if p.Log == "" && (c.State.Running != nil || hasRun(c.State.Terminated) || hasRun(ended)) {
+		ended, ranBefore := c.State.Terminated, c.RestartCount > 0 && !isUnstarted(c.LastTerminationState.Terminated)
+		if p.Log == "" && (c.State.Running != nil || ended != nil && !isUnstarted(ended) || ranBefore) {
 			p.Log = LogCurrent
 		}
-		if (c.Name == p.Container || len(containers) == 1) && !p.Ready && p.Reason != ProbeFails && hasRun(ended) &&
-			c.State.Terminated == nil {
+		if (c.Name == p.Container || len(containers) == 1) && !p.Ready && p.Reason != ProbeFails && ranBefore &&
+			ended == nil {
 			p.Log = LogPrevious
 		}
 	}
 }
 
-// hasRun reports whether a container that has ended has run at all, rather than that there is no such program, say.
-func hasRun(ended *corev1.ContainerStateTerminated) bool {
-	return ended != nil && ended.StartedAt.Unix() > 0
+// isUnstarted reports whether a container has ended without a start: there is no such program, for example.
+func isUnstarted(ended *corev1.ContainerStateTerminated) bool {
+	return ended != nil && ended.StartedAt.Unix() <= 0
 }
 
 func containersOf(p *corev1.Pod) []corev1.ContainerStatus {
@@ -241,7 +241,7 @@ func whyNotRunning(p *corev1.Pod, c *corev1.ContainerStatus, isInit bool, f *fac
 	case crash == nil:
 	case crash.Reason == "OOMKilled":
 		t.word, t.cause, t.more = crash.Reason, crash.Reason, ""
-	case crash.Message != "" && !hasRun(crash):
+	case crash.Message != "" && isUnstarted(crash):
 		t.cause, t.more = own(crash.Message), ""
 	case own(crash.Message) != "":
 		t.cause = exited(crash.ExitCode) + ": " + own(crash.Message)
