@@ -45,14 +45,12 @@ var actions = map[string]func(w *world, s Step) error{
 	"edit-service":  editService,
 	"drop-service":  dropService,
 	"edit-slice":    editSlice,
-	"mesh":          setMesh,
-	"take-name":     takeName,
 	"add-pod":       addPod,
 	"ready-pod":     readyPod,
 	"complete-pod":  completePod,
 	"remove-pod":    removePod,
-	"scale":         scaleWorkload,
-	"end-workload":  func(w *world, s Step) error { return w.server.Delete(userName, newWorkload(s), deletion(s.How)) },
+	"scale":         scale,
+	"end-workload":  func(w *world, s Step) error { return w.server.Delete(userName, newReplicaSet(s), deletion(s.How)) },
 	"quota":         setQuota,
 	"end-namespace": endNamespace,
 	"admission":     setAdmission,
@@ -268,13 +266,12 @@ func editService(w *world, s Step) error {
 	return Update(w.server, userName, key.Namespace, key.Name, serviceEdits[s.How])
 }
 
-// editSlice changes or, without How, deletes the first EndpointSlice of a Service. That of a mesh is left alone.
+// editSlice changes or, without How, deletes the first EndpointSlice of a Service.
 func editSlice(w *world, s Step) error {
 	key := metaOf(s.On)
 	all := List[*discoveryv1.EndpointSlice](w.server)
 	i := slices.IndexFunc(all, func(slice *discoveryv1.EndpointSlice) bool {
-		return slice.Namespace == key.Namespace && slice.Labels[discoveryv1.LabelServiceName] == key.Name &&
-			!isForeign(slice)
+		return slice.Namespace == key.Namespace && slice.Labels[discoveryv1.LabelServiceName] == key.Name
 	})
 	switch {
 	case i < 0:

@@ -95,7 +95,7 @@ func rush(d *drawing) []Step {
 			out = append(out, Step{Do: "edit", On: key, How: "port-81"})
 		}
 	} else {
-		for _, key := range []string{"a/w0", "a/w1", "a/c0"} {
+		for _, key := range []string{"a/w0", "a/w1", "a/w2"} {
 			out = append(out, Step{Do: "scale", On: key, How: "3"})
 		}
 		out = append(out, Step{Do: "add-pod", On: "b/p0", How: "n0"})
@@ -153,9 +153,8 @@ func pod(d *drawing) string {
 	return d.of("namespace", "a", "a", "a", "b") + "/p" + d.of("pod", "0", "1", "2", "3")
 }
 
-// workload is a ReplicaSet or a CloneSet.
-func workload(d *drawing) string {
-	return d.of("namespace", "a", "a", "a", "b") + "/" + d.of("workload", "w0", "w0", "w1", "c0")
+func replicaSet(d *drawing) string {
+	return d.of("namespace", "a", "a", "a", "b") + "/" + d.of("workload", "w0", "w0", "w1")
 }
 
 func spec(d *drawing) string { return d.of("spec", slices.Sorted(maps.Keys(specs))...) }
@@ -201,7 +200,7 @@ func runPod(d *drawing) Step {
 }
 
 var (
-	scale = do("scale", workload, "0", "1", "2", "3", "1,selects", "2,selects", "2,exists", "1,stale", "2,stale",
+	scales = do("scale", replicaSet, "0", "1", "2", "3", "1,selects", "2,selects", "2,exists", "1,stale", "2,stale",
 		"3,stale")
 	relabel  = do("label-node", node, "disk=ssd", "disk=hdd", "zone=east", "zone=north", "zone=")
 	switches = do("edit", local, "hostnames", "zones", "hdd", "ssd", "annotation")
@@ -221,11 +220,9 @@ var often = []kind{
 	do("forge", service, "plain", "lookalike", "orphan", "claims", "claims-other"),
 	do("drop-service", service), do("drop-service", service),
 	spoil, spoil, spoil, spoil,
-	do("mesh", service, "ready", "ready", "unready", ""), do("mesh", local, "ready", "unready", ""),
-	do("take-name", local, "controlled", "alien", ""),
 	do("edit-slice", local, "labels", "owner", "endpoints", "", ""),
 	{"add-pod", runPod}, {"add-pod", runPod}, do("ready-pod", pod, "no", "yes"), do("remove-pod", pod),
-	do("complete-pod", pod), scale, scale, scale, do("end-workload", workload, "", "Orphan", "Foreground"),
+	do("complete-pod", pod), scales, scales, scales, do("end-workload", replicaSet, "", "Orphan", "Foreground"),
 	do("restart", nothing), do("quota", quotas, "", "", "2", "5"),
 }
 

@@ -134,7 +134,7 @@ func (g *guard) look(w Write) {
 	switch w.Resource {
 	case "localservices", "nodes", "services":
 		g.update(w)
-	case "pods", "replicasets", "clonesets":
+	case "pods", "replicasets":
 		g.followPods(w)
 	}
 	isSource := w.Resource == "services" && strings.Contains(w.Key.Name, "-hostnames-")

@@ -155,9 +155,6 @@ func (g *guard) judgeSlice(w Write) {
 		if !ok || slice == nil {
 			continue
 		}
-		if isForeign(slice) {
-			g.fail("an EndpointSlice of another manager was changed", "%s: %s", w.By, &w)
-		}
 		if slice.Labels[discoveryv1.LabelManagedBy] == sliceManager && slice.Labels[v1alpha1.HostnamesLabelKey] !=
 			v1alpha1.HostnamesPublished {
 			g.fail("an EndpointSlice of Kubernetes was changed", "%s: %s", w.By, &w)

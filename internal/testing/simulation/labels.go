@@ -24,13 +24,13 @@ const (
 	relabelTime = 2*time.Minute + settleTime
 )
 
-// podLabels is what the guard knows of pods, their workloads, and their node labels.
+// podLabels is what the guard knows of pods, their ReplicaSets, and their node labels.
 type podLabels struct {
-	// needed is how many pods each workload has had a reason to create, and made how many it has created, by UID.
+	// needed is how many pods each ReplicaSet has had a reason to create, and made how many it has created, by UID.
 	needed, made map[types.UID]int
 	// passed is when a pod last got another controller, or lost it.
 	passed map[types.UID]time.Time
-	// read is when a replica last read a workload, by the name of the replica and the UID.
+	// read is when a replica last read a ReplicaSet, by the name of the replica and the UID.
 	read map[string]time.Time
 	// patches are the last patches of a pod by a replica, by the name of the replica and the UID.
 	patches map[string][]time.Time
@@ -79,7 +79,7 @@ func (g *guard) requested(by string, r *request) {
 	}
 }
 
-// followPods counts the pods that workloads need and create. It does not count as a need that a pod was released: its
+// followPods counts the pods that ReplicaSets need and create. It does not count as a need that a pod was released: its
 // labels change only by what the controllers write.
 func (g *guard) followPods(w Write) {
 	before, _ := w.Before.(*corev1.Pod)
@@ -92,7 +92,7 @@ func (g *guard) followPods(w Write) {
 	case before == nil:
 		if owner := metav1.GetControllerOf(after); owner != nil {
 			if g.pods.made[owner.UID]++; g.pods.made[owner.UID] > g.pods.needed[owner.UID] {
-				g.fail("a workload had to replace a pod", "%s %s: %d pods instead of %d", owner.Kind, owner.Name,
+				g.fail("a ReplicaSet had to replace a pod", "%s: %d pods instead of %d", owner.Name,
 					g.pods.made[owner.UID], g.pods.needed[owner.UID])
 			}
 		}
@@ -115,12 +115,12 @@ func isPassed(before, after *corev1.Pod) bool {
 		func(a, b metav1.OwnerReference) bool { return a.UID == b.UID })
 }
 
-// replicasOf returns the replicas of a workload, 0 before it exists.
-func replicasOf(workload Object) int {
-	if workload == nil {
+// replicasOf returns the replicas of a ReplicaSet, 0 before it exists.
+func replicasOf(set Object) int {
+	if set == nil {
 		return 0
 	}
-	return int(*specOf(workload).Replicas)
+	return int(*set.(*appsv1.ReplicaSet).Spec.Replicas)
 }
 
 // judgePod checks that a replica changes nothing of a pod but its node label, to the right value unless admission sets
@@ -157,18 +157,8 @@ func (g *guard) hasAsked(by string, pod *corev1.Pod, owner *metav1.OwnerReferenc
 	if !has || time.Since(read) > g.reaction() && !g.isSlow() {
 		return false
 	}
-	set, isKnown := g.server.owner(pod.Namespace, *owner).(*appsv1.ReplicaSet)
-	return !isKnown || !selectsByLabel(set) // One that has been deleted since cannot replace the pod.
-}
-
-// controller returns the workload that controls a pod, nil if there is none.
-func (s *snapshot) controller(pod *corev1.Pod) Object {
-	for _, workload := range s.workloads {
-		if metav1.IsControlledBy(pod, workload) {
-			return workload
-		}
-	}
-	return nil
+	set, exists := g.server.owner(pod.Namespace, *owner).(*appsv1.ReplicaSet)
+	return !exists || !selectsByLabel(set) // One that has been deleted since cannot replace the pod.
 }
 
 // keepsLabel reports whether the node label of a pod is wrong and has to stay, because its controller may select by it.
@@ -176,8 +166,8 @@ func (s *snapshot) keepsLabel(pod *corev1.Pod) bool {
 	if _, has := pod.Labels[rack]; !has || isLabelled(pod) || metav1.GetControllerOf(pod) == nil {
 		return false
 	}
-	set, isKnown := s.controller(pod).(*appsv1.ReplicaSet)
-	return !isKnown || selectsByLabel(set)
+	i := slices.IndexFunc(s.sets, func(set *appsv1.ReplicaSet) bool { return metav1.IsControlledBy(pod, set) })
+	return i < 0 || selectsByLabel(s.sets[i])
 }
 
 // needsLabel reports whether a LocalService needs the node label of a pod.

@@ -26,7 +26,7 @@ const (
 )
 
 // manage does, until ctx is done, what kube-controller-manager, the scheduler and kubelets do: garbage collection,
-// EndpointSlices, the content of namespaces that are being deleted, the pods of workloads, and the end of pods.
+// EndpointSlices, the content of namespaces that are being deleted, the pods of ReplicaSets, and the end of pods.
 func (s *APIServer) manage(ctx context.Context, seed uint64) {
 	for round := 0; ; round++ {
 		s.mu.Lock()
@@ -36,7 +36,7 @@ func (s *APIServer) manage(ctx context.Context, seed uint64) {
 			s.collectGarbage()
 			s.publishEndpoints()
 			s.emptyNamespaces()
-			s.runWorkloads()
+			s.runReplicaSets()
 			s.endPods()
 			if s.version == before {
 				break
@@ -71,7 +71,7 @@ func concernsManager(w *Write) bool {
 }
 
 // collected are the resources whose objects have owners here, or are owners.
-var collected = []string{"services", "endpointslices", "localservices", "pods", "replicasets", "clonesets"}
+var collected = []string{"services", "endpointslices", "localservices", "pods", "replicasets"}
 
 // collectGarbage deletes what has lost all of its owners, and carries out the propagation policies of deletions.
 func (s *APIServer) collectGarbage() {
@@ -164,7 +164,6 @@ func (s *APIServer) publishEndpoints() {
 	for _, service := range list[*corev1.Service](s) {
 		if len(service.Spec.Selector) > 0 && service.DeletionTimestamp == nil {
 			s.publishService(service, pods, byService[keyOf(service)])
-			s.followPorts(service)
 		}
 	}
 }

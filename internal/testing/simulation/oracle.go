@@ -77,7 +77,7 @@ func (o *oracle) checkLocalService(ls *v1alpha1.LocalService) {
 			}
 		default:
 			o.checkService(ls, service, node)
-			if slices.ContainsFunc(o.answering(ls, node), isLabelled) || o.isReadyByMesh(service) {
+			if slices.ContainsFunc(o.answering(ls, node), isLabelled) {
 				ready++
 			}
 		}
@@ -136,7 +136,7 @@ func (o *oracle) checkHostnames(ls *v1alpha1.LocalService, conflicts int) (names
 			return s.Namespace == slice.Namespace && s.Name+"-named" == slice.Name
 		})
 		isHidden := slice.Labels[v1alpha1.HostnamesLabelKey] == "" && (isSource || !hasSource)
-		if isForeign(slice) || slice.Namespace != ls.Namespace || isHidden ||
+		if slice.Namespace != ls.Namespace || isHidden ||
 			slice.Labels[discoveryv1.LabelServiceName] != ls.Name || metav1.GetControllerOfNoCopy(slice) == nil {
 			continue // Users have removed the owner or the label, and nothing leads to it any more.
 		}

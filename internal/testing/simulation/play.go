@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
@@ -157,7 +156,6 @@ func (w *world) isImpossible() bool {
 		slices.ContainsFunc(List[*v1alpha1.LocalService](w.server), func(ls *v1alpha1.LocalService) bool {
 			return len(ls.Spec.IPFamilies) > 0 || ls.DeletionTimestamp != nil
 		}) ||
-		slices.ContainsFunc(List[*discoveryv1.EndpointSlice](w.server), hasTakenName) ||
 		slices.ContainsFunc(List[*corev1.Service](w.server), func(s *corev1.Service) bool {
 			return len(s.Finalizers) > 0
 		})
@@ -283,11 +281,6 @@ func (w *world) heal() {
 	for _, service := range List[*corev1.Service](w.server) {
 		if len(service.Finalizers) > 0 {
 			_ = editService(w, Step{On: keyOf(service).String(), How: "release"})
-		}
-	}
-	for _, slice := range List[*discoveryv1.EndpointSlice](w.server) {
-		if hasTakenName(slice) {
-			_ = w.server.Delete(meshName, slice, metav1.DeleteOptions{})
 		}
 	}
 	w.mu.Lock()

@@ -57,8 +57,6 @@ var resources = []definition{
 		newObject: func() Object { return &corev1.Pod{} }, prepareCreate: createFirst},
 	{name: "replicasets", kind: appsv1.SchemeGroupVersion.WithKind("ReplicaSet"),
 		newObject: func() Object { return &appsv1.ReplicaSet{} }, prepareCreate: createFirst},
-	{name: "clonesets", kind: cloneSetKind,
-		newObject: func() Object { return &cloneSet{} }, prepareCreate: createFirst},
 	{name: "namespaces", kind: corev1.SchemeGroupVersion.WithKind("Namespace"),
 		newObject: func() Object { return &corev1.Namespace{} }, prepareCreate: createNamespace},
 	{name: "resourcequotas", kind: corev1.SchemeGroupVersion.WithKind("ResourceQuota"),

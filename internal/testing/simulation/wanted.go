@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,9 +31,8 @@ type snapshot struct {
 	pods     []*corev1.Pod
 	services map[types.NamespacedName]*corev1.Service
 	slices   []*discoveryv1.EndpointSlice
-	// workloads are what controls pods.
-	workloads []Object
-	wanted    map[types.NamespacedName][]want
+	sets     []*appsv1.ReplicaSet
+	wanted   map[types.NamespacedName][]want
 }
 
 // want is a Service that a LocalService wants: for a node or, in mode Hostnames, for none.
@@ -46,7 +46,7 @@ func newSnapshot(server *APIServer) *snapshot {
 	s := &snapshot{locals: list[*v1alpha1.LocalService](server), nodes: list[*corev1.Node](server),
 		pods: list[*corev1.Pod](server), slices: list[*discoveryv1.EndpointSlice](server),
 		services: map[types.NamespacedName]*corev1.Service{}, wanted: map[types.NamespacedName][]want{},
-		workloads: workloads(server)}
+		sets: list[*appsv1.ReplicaSet](server)}
 	s.locals = slices.DeleteFunc(s.locals, func(ls *v1alpha1.LocalService) bool { return ls.DeletionTimestamp != nil })
 	for _, service := range list[*corev1.Service](server) {
 		s.services[keyOf(service)] = service
