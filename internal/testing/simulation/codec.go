@@ -1,8 +1,6 @@
 package simulation
 
 import (
-	"bytes"
-	"encoding/binary"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -12,107 +10,62 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/scheme"
-
-	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// form is how a client wants objects: as protobuf or as JSON, whole or their metadata only.
-type form struct{ protobuf, metadataOnly bool }
-
-// formOf returns the form that a request accepts. Custom resources have no protobuf of their own, but their metadata
-// has.
-func formOf(r *http.Request, t *table) form {
-	accept := r.Header.Get("Accept")
-	f := form{metadataOnly: strings.Contains(accept, "as=PartialObjectMetadata")}
-	isCustom := t != nil && t.kind.GroupVersion() == v1alpha1.SchemeGroupVersion
-	f.protobuf = strings.HasPrefix(accept, runtime.ContentTypeProtobuf) && (!isCustom || f.metadataOnly)
-	return f
+// wantsMetadata reports whether a request is for the metadata of objects only. Clients that would rather have protobuf
+// accept JSON, too.
+func wantsMetadata(r *http.Request) bool {
+	return strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata")
 }
 
-func (f form) contentType() string {
-	if f.protobuf {
-		return runtime.ContentTypeProtobuf
-	}
-	return runtime.ContentTypeJSON
-}
-
-// knownTypes are the types of all that is encoded as protobuf, or listed.
-var knownTypes = func() *runtime.Scheme {
-	s := runtime.NewScheme()
-	utilruntime.Must(scheme.AddToScheme(s))
-	utilruntime.Must(metav1.AddMetaToScheme(s))
-	utilruntime.Must(v1alpha1.AddToScheme(s))
-	return s
-}()
-
-var protobufSerializer = protobuf.NewSerializer(knownTypes, knownTypes)
-
-// encode returns an object in a form. Its kind must be set.
-func (f form) encode(object runtime.Object) []byte {
-	object = f.partOf(object)
-	if !f.protobuf {
-		return encodeJSON(object)
-	}
-	var out bytes.Buffer
-	utilruntime.Must(protobufSerializer.Encode(object, &out))
-	return out.Bytes()
-}
-
-// partOf returns what a form has of an object. A list has it already.
-func (f form) partOf(object runtime.Object) runtime.Object {
-	whole, isObject := object.(Object)
-	if !f.metadataOnly || !isObject {
+// partOf returns what a client gets of an object whose kind is set: all, or its metadata only.
+func partOf(object Object, metadataOnly bool) runtime.Object {
+	if !metadataOnly {
 		return object
 	}
-	partial := meta.AsPartialObjectMetadata(whole)
+	partial := meta.AsPartialObjectMetadata(object)
 	partial.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("PartialObjectMetadata"))
 	return partial
 }
 
-// entry is an object as it is stored, and encoded only once for each form.
+// entry is an object as it is stored, and encoded only once.
 type entry struct {
-	object  Object
-	encoded map[form][]byte
+	object         Object
+	whole, partial []byte
 }
 
-func (e *entry) in(f form) []byte {
-	if e.encoded[f] == nil {
-		e.encoded[f] = f.encode(e.object)
+func (e *entry) encoded(metadataOnly bool) []byte {
+	encoded := &e.whole
+	if metadataOnly {
+		encoded = &e.partial
 	}
-	return e.encoded[f]
+	if *encoded == nil {
+		*encoded = encodeJSON(partOf(e.object, metadataOnly))
+	}
+	return *encoded
 }
 
-// event returns an event of a watch, in the framing of the form.
-func (f form) event(kind watch.EventType, object []byte) []byte {
-	event := &metav1.WatchEvent{Type: string(kind), Object: runtime.RawExtension{Raw: object}}
-	if !f.protobuf {
-		return encodeJSON(event)
-	}
-	encoded, err := event.Marshal()
-	utilruntime.Must(err)
-	return append(binary.BigEndian.AppendUint32(nil, uint32(len(encoded))), encoded...)
+// encodeEvent returns an event of a watch.
+func encodeEvent(kind watch.EventType, object []byte) []byte {
+	return encodeJSON(&metav1.WatchEvent{Type: string(kind), Object: runtime.RawExtension{Raw: object}})
 }
 
-// list returns the response to a list request.
-func (f form) list(t *table, entries []*entry, version string) []byte {
-	kind := t.kind.GroupVersion().WithKind(t.kind.Kind + "List")
-	if f.metadataOnly {
-		kind = metav1.SchemeGroupVersion.WithKind("PartialObjectMetadataList")
+// encodeList returns the response to a list request.
+func encodeList(t *table, entries []*entry, version string, metadataOnly bool) []byte {
+	list := &metav1.List{ListMeta: metav1.ListMeta{ResourceVersion: version}}
+	list.SetGroupVersionKind(t.kind.GroupVersion().WithKind(t.kind.Kind + "List"))
+	if metadataOnly {
+		list.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("PartialObjectMetadataList"))
 	}
-	var items []runtime.Object
 	for _, e := range entries {
-		items = append(items, f.partOf(e.object))
+		list.Items = append(list.Items, runtime.RawExtension{Raw: e.encoded(metadataOnly)})
 	}
-	list, err := knownTypes.New(kind)
-	utilruntime.Must(err)
-	utilruntime.Must(meta.SetList(list, items))
-	list.(metav1.ListInterface).SetResourceVersion(version)
-	list.GetObjectKind().SetGroupVersionKind(kind)
-	return f.encode(list)
+	return encodeJSON(list)
 }
+
+var protobufSerializer = protobuf.NewSerializer(scheme.Scheme, scheme.Scheme)
 
 // decode reads the object that a request sends, as protobuf or as JSON.
 func decode(r *http.Request, into runtime.Object) error {

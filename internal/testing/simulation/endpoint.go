@@ -15,6 +15,7 @@ import (
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -107,7 +108,7 @@ func (e *Endpoint) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if request.table == nil { // Discovery: there are no optional resources.
-		return answer(r, http.StatusOK, "application/json", []byte(`{"kind":"APIResourceList"}`)), nil
+		return answer(r, http.StatusOK, []byte(`{"kind":"APIResourceList"}`)), nil
 	}
 	if r.Method == http.MethodPost && request.key.Name == "" {
 		if err := nameFromBody(request); err != nil {
@@ -207,8 +208,7 @@ func (e *Endpoint) serve(r *request) *http.Response {
 		return e.list(r)
 	case "get":
 		if stored := r.table.objects[r.key]; stored != nil {
-			return answer(r.Request, code, formOf(r.Request, r.table).contentType(),
-				stored.in(formOf(r.Request, r.table)))
+			return answer(r.Request, code, stored.encoded(wantsMetadata(r.Request)))
 		}
 		err = apierrors.NewNotFound(r.table.groupResource(), r.key.Name)
 	case "create":
@@ -233,7 +233,7 @@ func (e *Endpoint) serve(r *request) *http.Response {
 			err = e.server.delete(e.name, r.table, r.key, options)
 		}
 		if err == nil {
-			return answer(r.Request, code, "application/json", encodeJSON(&metav1.Status{
+			return answer(r.Request, code, encodeJSON(&metav1.Status{
 				TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess}))
 		}
 	}
@@ -244,8 +244,7 @@ func (e *Endpoint) serve(r *request) *http.Response {
 		return refusal(r.Request, err)
 	}
 	object.GetObjectKind().SetGroupVersionKind(r.table.kind)
-	f := formOf(r.Request, r.table)
-	return answer(r.Request, code, f.contentType(), f.encode(object))
+	return answer(r.Request, code, encodeJSON(partOf(object, wantsMetadata(r.Request))))
 }
 
 func (r *request) update(by string) update {
@@ -276,9 +275,9 @@ func encodeJSON(object any) []byte {
 	return encoded
 }
 
-func answer(r *http.Request, code int, contentType string, body []byte) *http.Response {
+func answer(r *http.Request, code int, body []byte) *http.Response {
 	return &http.Response{StatusCode: code, Status: fmt.Sprintf("%d %s", code, http.StatusText(code)), Request: r,
-		Proto: "HTTP/2.0", ProtoMajor: 2, Header: http.Header{"Content-Type": {contentType}},
+		Proto: "HTTP/2.0", ProtoMajor: 2, Header: http.Header{"Content-Type": {runtime.ContentTypeJSON}},
 		ContentLength: int64(len(body)), Body: io.NopCloser(bytes.NewReader(body))}
 }
 
@@ -290,7 +289,7 @@ func refusal(r *http.Request, err error) *http.Response {
 	}
 	body := status.Status()
 	body.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
-	response := answer(r, int(body.Code), "application/json", encodeJSON(&body))
+	response := answer(r, int(body.Code), encodeJSON(&body))
 	if body.Details != nil && body.Details.RetryAfterSeconds > 0 {
 		response.Header.Set("Retry-After", fmt.Sprint(body.Details.RetryAfterSeconds))
 	}

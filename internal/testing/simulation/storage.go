@@ -328,7 +328,7 @@ func (s *APIServer) commit(by string, t *table, key types.NamespacedName, before
 	} else {
 		object.SetResourceVersion(strconv.FormatInt(s.version, 10))
 		object.GetObjectKind().SetGroupVersionKind(t.kind)
-		c.after = &entry{object: object, encoded: map[form][]byte{}}
+		c.after = &entry{object: object}
 		t.objects[key] = c.after
 		write.After = object
 	}

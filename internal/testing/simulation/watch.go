@@ -123,8 +123,8 @@ func (e *Endpoint) list(r *request) *http.Response {
 		entries, version = v.snapshot()
 	}
 	entries = slices.DeleteFunc(slices.Clone(entries), func(e *entry) bool { return !selected.matches(e) })
-	f := formOf(r.Request, r.table)
-	return answer(r.Request, http.StatusOK, f.contentType(), f.list(r.table, entries, strconv.FormatInt(version, 10)))
+	return answer(r.Request, http.StatusOK,
+		encodeList(r.table, entries, strconv.FormatInt(version, 10), wantsMetadata(r.Request)))
 }
 
 // snapshot returns what a stalled view sees.
@@ -147,9 +147,10 @@ type stream struct {
 	endpoint  *Endpoint
 	view      *view
 	selection selection
-	form      form
 	ctx       context.Context
 	bookmarks bool
+	// metadataOnly is whether the client wants no more of the objects.
+	metadataOnly bool
 
 	position int    // in the log
 	buffer   []byte // what is to be read next
@@ -185,8 +186,9 @@ func (e *Endpoint) watch(r *request) (*http.Response, error) {
 	}
 	e.server.mu.Lock()
 	defer e.server.mu.Unlock()
-	s := &stream{endpoint: e, view: v, selection: selected, form: formOf(r.Request, r.table), ctx: r.Context(),
-		bookmarks: query.Get("allowWatchBookmarks") == "true", ended: make(chan struct{}),
+	s := &stream{endpoint: e, view: v, selection: selected, ctx: r.Context(),
+		bookmarks: query.Get("allowWatchBookmarks") == "true", metadataOnly: wantsMetadata(r.Request),
+		ended:  make(chan struct{}),
 		marked: time.Now(), ends: time.Now().Add(time.Hour)}
 	if seconds, err := strconv.Atoi(query.Get("timeoutSeconds")); err == nil {
 		s.ends = time.Now().Add(time.Duration(seconds) * time.Second)
@@ -204,7 +206,7 @@ func (e *Endpoint) watch(r *request) (*http.Response, error) {
 		})
 	}
 	v.streams[s] = true
-	response := answer(r.Request, http.StatusOK, s.form.contentType(), nil)
+	response := answer(r.Request, http.StatusOK, nil)
 	response.Body, response.ContentLength = s, -1
 	return response, nil
 }
@@ -220,7 +222,7 @@ func (s *stream) begin() {
 	s.position = len(s.view.log)
 	for _, e := range s.view.sorted() {
 		if s.selection.matches(e) {
-			s.buffer = append(s.buffer, s.form.event(watch.Added, e.in(s.form))...)
+			s.buffer = append(s.buffer, encodeEvent(watch.Added, e.encoded(s.metadataOnly))...)
 		}
 	}
 	s.buffer = append(s.buffer, s.bookmark(s.endpoint.server.version,
@@ -234,7 +236,7 @@ func (s *stream) bookmark(version int64, annotations map[string]string) []byte {
 	object.SetResourceVersion(strconv.FormatInt(version, 10))
 	object.SetAnnotations(annotations)
 	s.marked = time.Now()
-	return s.form.event(watch.Bookmark, s.form.encode(object))
+	return encodeEvent(watch.Bookmark, encodeJSON(partOf(object, s.metadataOnly)))
 }
 
 // Read returns the next events once they are due.
@@ -299,13 +301,13 @@ func (s *stream) send(c *change) {
 	was, is := s.selection.matches(c.before), s.selection.matches(c.after)
 	switch {
 	case !was && is:
-		s.buffer = append(s.buffer, s.form.event(watch.Added, c.after.in(s.form))...)
+		s.buffer = append(s.buffer, encodeEvent(watch.Added, c.after.encoded(s.metadataOnly))...)
 	case was && is:
-		s.buffer = append(s.buffer, s.form.event(watch.Modified, c.after.in(s.form))...)
+		s.buffer = append(s.buffer, encodeEvent(watch.Modified, c.after.encoded(s.metadataOnly))...)
 	case was: // as it was last, at the version of its deletion
 		gone := c.before.object.DeepCopyObject().(Object)
 		gone.SetResourceVersion(strconv.FormatInt(c.version, 10))
-		s.buffer = append(s.buffer, s.form.event(watch.Deleted, s.form.encode(gone))...)
+		s.buffer = append(s.buffer, encodeEvent(watch.Deleted, encodeJSON(partOf(gone, s.metadataOnly)))...)
 	}
 }
 
