@@ -29,8 +29,6 @@ type Endpoint struct {
 	name   string // of the replica
 	seed   uint64
 	views  map[string]*view // by resource
-	// noLists is true for an API server before Kubernetes 1.34, which streams no lists.
-	noLists bool
 
 	mu       sync.Mutex // of the fields below
 	faults   []Fault

@@ -21,8 +21,7 @@ func Random(seed int) *History {
 	if d.oneOf(2) {
 		d.menu = menu(d.Uint64())
 	}
-	h := &History{Seed: d.Uint64N(1 << 20), Replicas: 1, Nodes: d.IntN(5), Addresses: plenty,
-		Streamed: !d.oneOf(4)}
+	h := &History{Seed: d.Uint64N(1 << 20), Replicas: 1, Nodes: d.IntN(5), Addresses: plenty}
 	if d.oneOf(4) {
 		h.Addresses = 3
 	}

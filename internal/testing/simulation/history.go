@@ -19,8 +19,6 @@ type History struct {
 	Nodes int
 	// Addresses is how many cluster IPs there are, and as many node ports.
 	Addresses int
-	// Streamed is false for an API server before Kubernetes 1.34, where caches are filled by lists.
-	Streamed bool
 	// Distance is how much longer each request takes, and how late watches are, than near the API server.
 	Distance time.Duration
 	Steps    []Step
@@ -43,12 +41,12 @@ func (s Step) String() string {
 		s.For)
 }
 
-const worldLine = "world seed=%d replicas=%d nodes=%d addresses=%d streamed=%t distance=%s"
+const worldLine = "world seed=%d replicas=%d nodes=%d addresses=%d distance=%s"
 
 // String returns the form in which histories are stored: a line for how the world begins, and one for each step.
 func (h *History) String() string {
 	var out strings.Builder
-	fmt.Fprintf(&out, worldLine+"\n", h.Seed, h.Replicas, h.Nodes, h.Addresses, h.Streamed, h.Distance)
+	fmt.Fprintf(&out, worldLine+"\n", h.Seed, h.Replicas, h.Nodes, h.Addresses, h.Distance)
 	for _, s := range h.Steps {
 		fmt.Fprintln(&out, s)
 	}
@@ -66,7 +64,7 @@ func Parse(text string) (*History, error) {
 		case line == "" || strings.HasPrefix(line, "#"):
 		case strings.HasPrefix(line, "world "):
 			var distance string
-			_, err1 := fmt.Sscanf(line, worldLine, &h.Seed, &h.Replicas, &h.Nodes, &h.Addresses, &h.Streamed, &distance)
+			_, err1 := fmt.Sscanf(line, worldLine, &h.Seed, &h.Replicas, &h.Nodes, &h.Addresses, &distance)
 			h.Distance, err = time.ParseDuration(distance)
 			err = errors.Join(err1, err)
 		default:

@@ -14,7 +14,6 @@ func (w *world) start(ctx context.Context) {
 	w.started++
 	r := &replica{name: fmt.Sprint("replica", w.started), seed: w.history.Seed, done: make(chan struct{})}
 	r.endpoint = w.server.NewEndpoint(r.name, w.history.Seed)
-	r.endpoint.noLists = !w.history.Streamed
 	ctx, r.stop = context.WithCancel(ctx)
 	w.replicas = append(w.replicas, r)
 	w.story.add("%s starts", r.name)

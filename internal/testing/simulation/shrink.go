@@ -41,7 +41,6 @@ func Shrink(h *History, failure *Failure, most int, play func(*History) *Failure
 // simpler are ways to make a history simpler, other than its steps.
 var simpler = []func(*History){
 	func(h *History) { h.Replicas = 1 },
-	func(h *History) { h.Streamed = true },
 	func(h *History) { h.Distance = 0 },
 	func(h *History) { h.Addresses = plenty },
 	func(h *History) { h.Nodes = 1 },

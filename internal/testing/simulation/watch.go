@@ -14,8 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
@@ -31,7 +29,6 @@ type view struct {
 	*table
 	lag          time.Duration
 	stalledUntil time.Time
-	stalledAt    int // how much of the log is seen while it is stalled
 	streams      map[*stream]bool
 }
 
@@ -39,11 +36,7 @@ type view struct {
 func (e *Endpoint) Stall(resource string, d time.Duration) {
 	e.server.mu.Lock()
 	defer e.server.mu.Unlock()
-	v := e.views[resource]
-	if !v.isStalled() {
-		v.stalledAt = len(v.log)
-	}
-	v.stalledUntil = time.Now().Add(d)
+	e.views[resource].stalledUntil = time.Now().Add(d)
 }
 
 // Lag makes the watches of a resource send everything with this delay, from now on.
@@ -111,35 +104,16 @@ func (s *selection) matches(e *entry) bool {
 	return s.fields.Matches(set)
 }
 
-// list answers a list request: with what is stored or, for resource version 0, with what the watch cache has.
+// list answers a list request with what is stored. No client asks for what the watch cache has: caches begin with a
+// watch that lists.
 func (e *Endpoint) list(r *request) *http.Response {
 	selected, err := r.selection()
 	if err != nil {
 		return refusal(r.Request, err)
 	}
-	v, version := e.views[r.table.name], e.server.version
-	entries := r.table.sorted()
-	if v.isStalled() && r.query.Get("resourceVersion") == "0" {
-		entries, version = v.snapshot()
-	}
-	entries = slices.DeleteFunc(slices.Clone(entries), func(e *entry) bool { return !selected.matches(e) })
-	return answer(r.Request, http.StatusOK,
-		encodeList(r.table, entries, strconv.FormatInt(version, 10), wantsMetadata(r.Request)))
-}
-
-// snapshot returns what a stalled view sees.
-func (v *view) snapshot() ([]*entry, int64) {
-	old := table{definition: v.definition, objects: map[types.NamespacedName]*entry{}}
-	version := int64(1)
-	for _, c := range v.log[:v.stalledAt] {
-		version = c.version
-		if c.after != nil {
-			old.objects[keyOf(c.after.object)] = c.after
-		} else {
-			delete(old.objects, keyOf(c.before.object))
-		}
-	}
-	return old.sorted(), version
+	entries := slices.DeleteFunc(slices.Clone(r.table.sorted()), func(e *entry) bool { return !selected.matches(e) })
+	version := strconv.FormatInt(e.server.version, 10)
+	return answer(r.Request, http.StatusOK, encodeList(r.table, entries, version, wantsMetadata(r.Request)))
 }
 
 // stream is the body of the response to a watch. Its events are taken from the log when it is read.
@@ -168,10 +142,6 @@ func (e *Endpoint) watch(r *request) (*http.Response, error) {
 	selected, err := r.selection()
 	if err != nil {
 		return refusal(r.Request, err), nil
-	}
-	if isList && e.noLists {
-		return refusal(r.Request, r.table.invalid("", field.Forbidden(field.NewPath("sendInitialEvents"),
-			"sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"))), nil
 	}
 	if isList { // A streamed list is never older than what is stored at the request.
 		deadline := time.Now().Add(freshTimeout)
