@@ -54,7 +54,6 @@ var actions = map[string]func(w *world, s Step) error{
 	"quota":         setQuota,
 	"end-namespace": endNamespace,
 	"admission":     setAdmission,
-	"reported":      checkReported,
 }
 
 func metaOf(key string) metav1.ObjectMeta {

@@ -158,7 +158,7 @@ func (e *Endpoint) strike(r *request) (hit Fault, isCrash *crash) {
 			return Fault{}, c
 		}
 	}
-	if outcome, is := e.server.strikes(r); is {
+	if outcome := e.server.outcome(); outcome != "" {
 		return Fault{Outcome: outcome}, nil
 	}
 	if i := slices.IndexFunc(e.faults, func(f Fault) bool { return f.hits(r) }); i >= 0 {
@@ -190,7 +190,7 @@ func (e *Endpoint) carryOut(r *request, do func() (*http.Response, error)) (*htt
 			}
 		}
 		response, err := do()
-		if e.server.outage.isAway() {
+		if e.server.outcome() == Away {
 			return nil, errConnection
 		}
 		return response, err

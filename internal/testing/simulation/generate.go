@@ -45,21 +45,10 @@ func Random(seed int) *History {
 	if isCalm && d.oneOf(2) {
 		h.Steps = append(h.Steps, rush(d)...)
 	}
-	if isCalm && d.oneOf(4) {
-		h.Steps = append(h.Steps, revoke(d)...)
-	}
 	if !isCalm && d.oneOf(4) {
 		h.Steps = append(h.Steps, ending(d)...)
 	}
 	return h
-}
-
-// revoke returns what shows whether a permission that is taken away is reported.
-func revoke(d *drawing) []Step {
-	return []Step{{Do: "quota", On: "a"}, {Do: "add-node", On: "n0"}, {After: retryTime, Do: "fail",
-		On: "create,services", How: string(Denied), For: time.Minute}, {Do: "recreate", On: "a/x", How: "port-80"},
-		{After: 30 * time.Second, Do: "reported", On: "a/x"}, {After: 45 * time.Second, Do: "label-node", On: node(d),
-			How: "disk=ssd"}}
 }
 
 // ending returns what shows a wait for a cache that backs off: once all else has settled, nodes come and go while a
@@ -264,7 +253,7 @@ func fails(d *drawing) Step {
 
 // outages stop the API server, from a restart in place to a failure of its machine.
 func outages(d *drawing) Step {
-	return Step{Do: "restart-server", On: d.of("writes", "0", "0", "1", "2", "4"), How: d.of("roles", "", "roles"),
+	return Step{Do: "restart-server", On: d.of("moment", "0s", "20ms", "150ms", "1s"), How: d.of("roles", "", "roles"),
 		For: pick(d, 300*time.Millisecond, 3*time.Second, 12*time.Second, 44*time.Second, 3*time.Minute)}
 }
 

@@ -28,9 +28,9 @@ type guard struct {
 	excused, slow time.Time
 	allowed       int // creations and deletions of a name, more than changes ask for
 
-	// deniedSince and deniedUntil are when the authorizer last denied requests, and deniedLong is when it last did so
-	// for long enough to be reported.
-	deniedSince, deniedUntil, deniedLong time.Time
+	// deniedUntil is until when the authorizer last denied requests, and deniedLong is when it last did so for long
+	// enough to be reported.
+	deniedUntil, deniedLong time.Time
 	// failed is when a request that concerns a namespace last failed, "" for what concerns all.
 	failed map[string]time.Time
 

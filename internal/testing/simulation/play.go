@@ -262,12 +262,11 @@ func (w *world) heal() {
 	w.guard.calm()
 	w.server.Admit(nil)
 	w.speedUp()
-	w.server.outage.end()
 	for _, e := range w.endpoints() {
 		e.Heal()
 	}
 	w.server.mu.Lock()
-	w.server.addresses.size, w.server.nodePorts.size = plenty, plenty
+	w.server.addresses.size, w.server.nodePorts.size, w.server.outage = plenty, plenty, outage{}
 	w.server.mu.Unlock()
 	for _, name := range namespaces {
 		_ = setQuota(w, Step{On: name})

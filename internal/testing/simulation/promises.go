@@ -147,7 +147,7 @@ func (g *guard) deny(after, during time.Duration) {
 	if during >= rolesKnown || since.Sub(g.deniedUntil) < time.Minute {
 		g.deniedLong = since.Add(during)
 	}
-	g.deniedSince, g.deniedUntil = since, since.Add(during)
+	g.deniedUntil = since.Add(during)
 }
 
 // denial matches texts that have the answer of an authorizer.
