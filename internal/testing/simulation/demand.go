@@ -21,9 +21,7 @@ func (g *guard) demandOf(key types.NamespacedName) *demand {
 func (g *guard) update(w Write) {
 	if w.Resource == "services" {
 		if !isReplica(w.By) {
-			d := g.demandOf(w.Key)
-			d.asked++
-			d.touched = time.Now()
+			g.demandOf(w.Key).touched = time.Now()
 		}
 		g.updateDemands(w) // Without its Services of the other mode, a LocalService is valid.
 		return
@@ -51,12 +49,10 @@ func (g *guard) update(w Write) {
 
 // updateDemands records what is asked for after a write.
 func (g *guard) updateDemands(w Write) {
-	now, isEdited := map[types.NamespacedName]string{}, map[types.NamespacedName]bool{}
-	s := newSnapshot(g.server)
+	now, s := map[types.NamespacedName]string{}, newSnapshot(g.server)
 	for key, wants := range s.wanted {
 		for _, want := range wants {
 			now[key] += string(want.ls.UID) + " " + formOfSpec(&want.ls.Spec)
-			isEdited[key] = isEdited[key] || g.isExcused() || time.Since(g.edited[keyOf(want.ls)]) < g.reaction()
 		}
 	}
 	for key := range now {
@@ -67,10 +63,6 @@ func (g *guard) updateDemands(w Write) {
 		if signature := now[key]; signature != d.signature {
 			g.changed = time.Now()
 			d.signature, d.since, d.isByNode = signature, time.Now(), w.Resource == "nodes"
-			d.asked++
-			if isEdited[key] && w.Resource == "nodes" {
-				d.asked++
-			}
 		}
 	}
 }

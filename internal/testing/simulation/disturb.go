@@ -83,9 +83,6 @@ func fail(_ context.Context, w *world, s Step) {
 func pause(_ context.Context, w *world, s Step) {
 	w.disturb(s.For, retryTime)
 	w.guard.excuse(s.For+time.Minute, s.For+time.Minute)
-	if s.For > 30*time.Second { // Writes are given up after that time.
-		w.guard.allow(1) // A Service whose successor gets no answer is restored, and replaced again.
-	}
 	e := w.replicas[0].endpoint
 	w.stall(Step{For: s.For}, e)
 	e.Fail(Fault{Outcome: Paused, Until: time.Now().Add(s.For)})
@@ -95,7 +92,6 @@ func pause(_ context.Context, w *world, s Step) {
 func crashReplica(ctx context.Context, w *world, s Step) {
 	w.disturb(0, retryTime)
 	w.guard.excuse(time.Minute, 0)
-	w.guard.allow(1)
 	writes, when, _ := strings.Cut(s.How, ",")
 	r := w.replicas[0]
 	n, _ := strconv.Atoi(writes) // 0 if it is no number.

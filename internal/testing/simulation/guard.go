@@ -26,7 +26,6 @@ type guard struct {
 
 	// excused is until when a write may be based on an older state, and slow until when one may take place later.
 	excused, slow time.Time
-	allowed       int // creations and deletions of a name, more than changes ask for
 
 	// deniedUntil is until when the authorizer last denied requests, and deniedLong is when it last did so for long
 	// enough to be reported.
@@ -51,20 +50,13 @@ type guard struct {
 
 // demand is what has been asked for under a name.
 type demand struct {
-	signature        string // who wants it, and with which immutable fields; "" for nobody
-	since            time.Time
-	isByNode         bool      // a node was added or removed then
-	touched          time.Time // when somebody else last changed it
-	stays            time.Time // since when a Service has had to stay; zero if it need not
-	form             string    // the last signature that was not ""
-	asked            int       // how many creations and deletions were asked for, as many of each
-	created, deleted int
-	// mistaken is how often it was created for nobody while the controller could not know.
-	mistaken int
+	signature string // who wants it, and with which immutable fields; "" for nobody
+	since     time.Time
+	isByNode  bool      // a node was added or removed then
+	touched   time.Time // when somebody else last changed it
+	stays     time.Time // since when a Service has had to stay; zero if it need not
+	form      string    // the last signature that was not ""
 }
-
-// mostMistaken is the most that mistaken may be: each of a few edits may have the Service recreated.
-const mostMistaken = 10
 
 func newGuard(server *APIServer, story *story) *guard {
 	g := &guard{story: story, server: server, pods: newPodLabels(), names: map[types.NamespacedName]*demand{},
@@ -94,13 +86,6 @@ func (g *guard) calm() {
 	g.server.mu.Lock()
 	defer g.server.mu.Unlock()
 	g.excused = earlier(g.excused, time.Now().Add(retryTime))
-}
-
-// allow allows n more creations and deletions of every name.
-func (g *guard) allow(n int) {
-	g.server.mu.Lock()
-	defer g.server.mu.Unlock()
-	g.allowed += n
 }
 
 func (g *guard) isExcused() bool { return time.Now().Before(g.excused) || g.isSlow() }

@@ -26,9 +26,6 @@ type oracle struct {
 	found     []problem
 }
 
-// missing is the kind of a problem with a Service.
-const missing = "a Service is missing"
-
 type problem struct{ namespace, kind, what string }
 
 // problems returns what is wrong now. The lock of the API server must be held.
@@ -69,7 +66,7 @@ func (o *oracle) checkLocalService(ls *v1alpha1.LocalService) {
 		service := o.services[key]
 		switch {
 		case service == nil:
-			o.fail(missing, "%s, which LocalService %s wants", key, ls.Name)
+			o.fail("a Service is missing", "%s, which LocalService %s wants", key, ls.Name)
 		case !metav1.IsControlledBy(service, ls):
 			conflicts++
 			if isOrphan(ls, service, node) {

@@ -83,9 +83,6 @@ func Play(ctx context.Context, h *History, program Program) *Failure {
 	w.server.distance = h.Distance
 	w.story = newStory(w.server)
 	w.guard = newGuard(w.server, w.story)
-	if h.Addresses < plenty {
-		w.guard.allow(plenty) // Without a free address, every attempt to replace a Service restores it.
-	}
 	w.server.Observe(w.note)
 	for _, name := range append([]string{"kube-system"}, namespaces...) {
 		_ = w.server.Create(userName, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
