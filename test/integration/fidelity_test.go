@@ -30,8 +30,6 @@ var onPurpose = []struct {
 	request, path *regexp.Regexp
 	because       string
 }{
-	{regexp.MustCompile(`^services .*ports: \[\{port: 80\}, \{port: 81\}\]`), refusal,
-		"both refuse it; the real one may see first that two ports without names would have one node port: 500"},
 	{regexp.MustCompile(`^services .*: patch .*clusterIP: None`), refusal,
 		"both refuse it; but the real one may panic, when a Service that prefers two families has one address"},
 	{regexp.MustCompile(`: update .* wrong UID$`), refusal,

@@ -29,11 +29,11 @@ import (
 
 // customResource does with custom resources what the API server does, with the API server's own code.
 type customResource struct {
-	structural           *structuralschema.Structural
-	schema, statusSchema validation.SchemaValidator
-	rules                *cel.Validator
-	status               v1alpha1.LocalServiceStatus // of a new object
-	verdicts             sync.Map                    // *verdict, by what was asked for
+	structural *structuralschema.Structural
+	schema     validation.SchemaValidator
+	rules      *cel.Validator
+	status     v1alpha1.LocalServiceStatus // of a new object
+	verdicts   sync.Map                    // *verdict, by what was asked for
 }
 
 // localServices is made once: compiling the rules takes longer than a history.
@@ -53,9 +53,6 @@ var localServices = sync.OnceValue(func() *customResource {
 	utilruntime.Must(err)
 	c.schema, _, err = validation.NewSchemaValidator(&props)
 	utilruntime.Must(err)
-	statusProps := props.Properties["status"]
-	c.statusSchema, _, err = validation.NewSchemaValidator(&statusProps)
-	utilruntime.Must(err)
 	c.rules = cel.NewValidator(c.structural, true, celconfig.PerCallLimit)
 	return c
 })
@@ -64,16 +61,6 @@ var localServices = sync.OnceValue(func() *customResource {
 type verdict struct {
 	stored   []byte
 	problems field.ErrorList
-}
-
-// verdictOn returns the verdict on what is asked for, for one that is not known yet that of judge. Evaluating the rules
-// takes longer than all else, and histories ask for few different things.
-func (c *customResource) verdictOn(asked string, judge func() *verdict) *verdict {
-	known, isKnown := c.verdicts.Load(asked)
-	if !isKnown {
-		known, _ = c.verdicts.LoadOrStore(asked, judge())
-	}
-	return known.(*verdict)
 }
 
 // admit drops what the schema does not know, fills in its defaults, and refuses what it does not allow. before is the
@@ -85,7 +72,13 @@ func (c *customResource) admit(s *APIServer, before, object *v1alpha1.LocalServi
 	if before != nil {
 		mode = modeOf(before)
 	}
-	v := c.verdictOn(string(mode)+string(asked), func() *verdict { return c.judge(mode, asked) })
+	// Evaluating the rules takes longer than all else, and histories ask for few different things.
+	key := string(mode) + string(asked)
+	known, isKnown := c.verdicts.Load(key)
+	if !isKnown {
+		known, _ = c.verdicts.LoadOrStore(key, c.judge(mode, asked))
+	}
+	v := known.(*verdict)
 	if len(v.problems) > 0 {
 		return s.tables["localservices"].invalid(object.Name, v.problems...)
 	}
@@ -94,26 +87,6 @@ func (c *customResource) admit(s *APIServer, before, object *v1alpha1.LocalServi
 		return err
 	}
 	object.Spec = admitted.Spec
-	return nil
-}
-
-// admitStatus refuses a status that the schema does not allow. Statuses differ in times most often.
-func (c *customResource) admitStatus(s *APIServer, object *v1alpha1.LocalService) error {
-	timeless := object.Status.DeepCopy()
-	for i := range timeless.Conditions {
-		if at := &timeless.Conditions[i].LastTransitionTime; !at.IsZero() { // The schema asks for a time.
-			*at = metav1.Unix(0, 0)
-		}
-	}
-	asked := encodeJSON(timeless)
-	v := c.verdictOn(string(asked), func() *verdict {
-		status := map[string]any{}
-		utilruntime.Must(json.Unmarshal(asked, &status))
-		return &verdict{problems: validation.ValidateCustomResource(field.NewPath("status"), status, c.statusSchema)}
-	})
-	if len(v.problems) > 0 {
-		return s.tables["localservices"].invalid(object.Name, v.problems...)
-	}
 	return nil
 }
 
@@ -154,7 +127,7 @@ func updateLocalService(s *APIServer, subresource string, old, object Object) er
 		status := after.Status
 		*after = *before.DeepCopy()
 		after.Status = status
-		return localServices().admitStatus(s, after)
+		return nil
 	}
 	after.Status = *before.Status.DeepCopy()
 	if apiequality.Semantic.DeepEqual(before.Spec, after.Spec) {

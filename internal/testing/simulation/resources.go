@@ -3,8 +3,6 @@ package simulation
 import (
 	"fmt"
 	"maps"
-	"net/netip"
-	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -18,8 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/intstr"
-	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -151,26 +147,21 @@ func createFirst(s *APIServer, object Object) error {
 }
 
 func createEndpointSlice(s *APIServer, object Object) error {
-	if err := createFirst(s, object); err != nil {
-		return err
-	}
-	return validateEndpointSlice(s, object.(*discoveryv1.EndpointSlice))
+	defaultPorts(object.(*discoveryv1.EndpointSlice))
+	return createFirst(s, object)
 }
 
-func updateEndpointSlice(s *APIServer, _ string, old, object Object) error {
+func updateEndpointSlice(_ *APIServer, _ string, old, object Object) error {
 	before, after := old.(*discoveryv1.EndpointSlice), object.(*discoveryv1.EndpointSlice)
-	if before.AddressType != after.AddressType {
-		return s.tables["endpointslices"].invalid(old.GetName(), field.Invalid(field.NewPath("addressType"),
-			after.AddressType, "field is immutable"))
-	}
 	if !apiequality.Semantic.DeepEqual(before.Endpoints, after.Endpoints) ||
 		!apiequality.Semantic.DeepEqual(before.Ports, after.Ports) || !maps.Equal(before.Labels, after.Labels) {
 		object.SetGeneration(old.GetGeneration() + 1)
 	}
-	return validateEndpointSlice(s, after)
+	defaultPorts(after)
+	return nil
 }
 
-func validateEndpointSlice(s *APIServer, slice *discoveryv1.EndpointSlice) error {
+func defaultPorts(slice *discoveryv1.EndpointSlice) {
 	for i := range slice.Ports {
 		if slice.Ports[i].Protocol == nil {
 			slice.Ports[i].Protocol = new(corev1.ProtocolTCP)
@@ -179,65 +170,6 @@ func validateEndpointSlice(s *APIServer, slice *discoveryv1.EndpointSlice) error
 			slice.Ports[i].Name = new("")
 		}
 	}
-	var problems field.ErrorList
-	refuse := func(is bool, path *field.Path, value any) {
-		if is {
-			problems = append(problems, field.Invalid(path, value, "required, or not supported"))
-		}
-	}
-	isIPv6 := slice.AddressType == discoveryv1.AddressTypeIPv6
-	refuse(!isIPv6 && slice.AddressType != discoveryv1.AddressTypeIPv4, field.NewPath("addressType"), slice.AddressType)
-	for i, endpoint := range slice.Endpoints {
-		path := field.NewPath("endpoints").Index(i)
-		refuse(len(endpoint.Addresses) == 0, path.Child("addresses"), endpoint.Addresses)
-		for _, address := range endpoint.Addresses {
-			ip, err := netip.ParseAddr(address)
-			refuse(err != nil || ip.Is6() != isIPv6, path.Child("addresses"), address)
-		}
-		if name := endpoint.Hostname; name != nil {
-			refuse(len(utilvalidation.IsDNS1123Label(*name)) > 0, path.Child("hostname"), *name)
-		}
-	}
-	names := map[string]bool{}
-	for i, port := range slice.Ports {
-		refuse(names[*port.Name], field.NewPath("ports").Index(i).Child("name"), *port.Name)
-		names[*port.Name] = true
-	}
-	if len(problems) > 0 {
-		return s.tables["endpointslices"].invalid(slice.Name, problems...)
-	}
-	return nil
-}
-
-// protocols are the protocols that ports can have.
-var protocols = []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP}
-
-// validatePorts says what is wrong with the ports of a Service.
-func validatePorts(spec *corev1.ServiceSpec, path *field.Path) (problems field.ErrorList) {
-	seen := map[string]bool{}
-	for i, port := range spec.Ports {
-		because := utilvalidation.IsValidPortNum(int(port.Port))
-		if port.TargetPort.Type == intstr.String {
-			because = append(because, utilvalidation.IsValidPortName(port.TargetPort.StrVal)...)
-		} else {
-			because = append(because, utilvalidation.IsValidPortNum(int(port.TargetPort.IntVal))...)
-		}
-		if port.Name != "" || len(spec.Ports) > 1 {
-			because = append(because, utilvalidation.IsDNS1123Label(port.Name)...)
-		}
-		name, number := "name "+port.Name, fmt.Sprint(port.Protocol, port.Port)
-		if seen[name] || seen[number] || !slices.Contains(protocols, port.Protocol) {
-			because = append(because, "it is there already, or has a protocol that is not supported")
-		}
-		seen[name], seen[number] = true, true
-		if port.NodePort != 0 && spec.Type == corev1.ServiceTypeClusterIP {
-			because = append(because, "may not have a node port with type ClusterIP")
-		}
-		for _, message := range because {
-			problems = append(problems, field.Invalid(path.Index(i), number, message))
-		}
-	}
-	return problems
 }
 
 // checkQuota refuses a Service that a ResourceQuota of its namespace has no room for.

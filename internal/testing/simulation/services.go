@@ -148,7 +148,8 @@ func isWithoutPods(service *corev1.Service) bool {
 }
 
 // validateService refuses what controllers, and those who interfere with them, write in practice. before is nil for a
-// creation. No history has a Service of type LoadBalancer or ExternalName: these are refused, too.
+// creation. No history has a Service of type LoadBalancer or ExternalName: these are refused, too. Ports are not
+// validated, because those of every valid LocalService are valid.
 func (s *APIServer) validateService(before, service *corev1.Service) error {
 	var problems field.ErrorList
 	spec, path := &service.Spec, field.NewPath("spec")
@@ -181,7 +182,7 @@ func (s *APIServer) validateService(before, service *corev1.Service) error {
 		refuse(before.Spec.ClusterIP != spec.ClusterIP, "clusterIPs", spec.ClusterIP, because)
 		refuse(before.Spec.IPFamilies[0] != spec.IPFamilies[0], "ipFamilies", spec.IPFamilies, because)
 	}
-	if problems = append(problems, validatePorts(spec, path.Child("ports"))...); len(problems) > 0 {
+	if len(problems) > 0 {
 		return s.tables["services"].invalid(service.Name, problems...)
 	}
 	return nil
