@@ -30,30 +30,28 @@ var (
 // actions are what a step can do to the objects of the API server, by its Do. An action that fails, for example because
 // the API server refuses it, does nothing.
 var actions = map[string]func(w *world, s Step) error{
-	"add-node":      func(w *world, s Step) error { return w.server.Create(userName, newNode(s.On)) },
-	"remove-node":   func(w *world, s Step) error { return w.remove(newNode(s.On)) },
-	"return-node":   returnNode,
-	"label-node":    labelNode,
-	"apply":         applyLS,
-	"edit":          editLS,
-	"take-back":     takeBackLS,
-	"spoil":         spoilLS,
-	"delete":        deleteLS,
-	"recreate":      recreateLS,
-	"edit-status":   editStatus,
-	"forge":         forgeService,
-	"edit-service":  editService,
-	"drop-service":  dropService,
-	"edit-slice":    editSlice,
-	"add-pod":       addPod,
-	"ready-pod":     readyPod,
-	"complete-pod":  completePod,
-	"remove-pod":    removePod,
-	"scale":         scale,
-	"end-workload":  func(w *world, s Step) error { return w.server.Delete(userName, newReplicaSet(s), deletion(s.How)) },
-	"quota":         setQuota,
-	"end-namespace": endNamespace,
-	"admission":     setAdmission,
+	"add-node":     func(w *world, s Step) error { return w.server.Create(userName, newNode(s.On)) },
+	"remove-node":  func(w *world, s Step) error { return w.remove(newNode(s.On)) },
+	"return-node":  returnNode,
+	"label-node":   labelNode,
+	"apply":        applyLS,
+	"edit":         editLS,
+	"spoil":        spoilLS,
+	"delete":       deleteLS,
+	"recreate":     recreateLS,
+	"edit-status":  editStatus,
+	"forge":        forgeService,
+	"edit-service": editService,
+	"drop-service": dropService,
+	"edit-slice":   editSlice,
+	"add-pod":      addPod,
+	"ready-pod":    readyPod,
+	"complete-pod": completePod,
+	"remove-pod":   removePod,
+	"scale":        scale,
+	"end-workload": func(w *world, s Step) error { return w.server.Delete(userName, newReplicaSet(s), deletion(s.How)) },
+	"quota":        setQuota,
+	"admission":    setAdmission,
 }
 
 func metaOf(key string) metav1.ObjectMeta {
@@ -119,13 +117,9 @@ func applyLS(w *world, s Step) error {
 	})
 }
 
-// updateLS changes a LocalService, and remembers the spec that it had before.
 func (w *world) updateLS(on string, change func(ls *v1alpha1.LocalService)) error {
 	key := metaOf(on)
-	return Update(w.server, userName, key.Namespace, key.Name, func(ls *v1alpha1.LocalService) {
-		w.previous[on] = *ls.Spec.DeepCopy()
-		change(ls)
-	})
+	return Update(w.server, userName, key.Namespace, key.Name, change)
 }
 
 func editLS(w *world, s Step) error {
@@ -139,17 +133,6 @@ func editLS(w *world, s Step) error {
 			}
 		}
 	})
-}
-
-// takeBackLS restores the spec that a LocalService had before the last edit.
-func takeBackLS(w *world, s Step) error {
-	previous, known := w.previous[s.On]
-	if !known {
-		return nil
-	}
-	key := metaOf(s.On)
-	return Update(w.server, userName, key.Namespace, key.Name,
-		func(ls *v1alpha1.LocalService) { ls.Spec = *previous.DeepCopy() })
 }
 
 // spoilLS gives a LocalService a spec that an older CustomResourceDefinition accepted.
@@ -288,11 +271,6 @@ func editSlice(w *world, s Step) error {
 			slice.Endpoints = nil
 		}
 	})
-}
-
-func endNamespace(w *world, s Step) error {
-	w.disturb(0, retryTime)
-	return w.remove(&corev1.Namespace{ObjectMeta: metaOf(s.On)})
 }
 
 // setAdmission sets a plug-in or, without How, none.

@@ -202,7 +202,7 @@ func quotas(d *drawing) string { return pick(d, namespaces...) }
 var often = []kind{
 	{"apply", apply}, {"apply", apply}, {"edit", edit}, {"edit", edit}, {"edit", edit},
 	do("add-node", node), do("add-node", node), do("remove-node", node), do("remove-node", node),
-	do("return-node", node, "", "300ms", "1s"), relabel, relabel, do("take-back", local), switches, switches,
+	do("return-node", node, "", "300ms", "1s"), relabel, relabel, switches, switches,
 	do("spoil", local, slices.Sorted(maps.Keys(invalidSpecs))...), do("edit-status", local),
 	do("delete", local, "", "", "Orphan", "Foreground"), {"recreate", recreate},
 	do("forge", service, "plain", "lookalike", "orphan", "claims", "claims-other"),
@@ -234,7 +234,7 @@ var faulty = []kind{
 		"strips-hostname", "strips-labels", "strips-node", "strips-owner", "strips-and-counts", "sets-rack",
 		"strips-rack", "counts-racks", "", "", ""),
 	{"restart-server", outages}, {"restart-server", outages},
-	do("end-namespace", func(*drawing) string { return "b" }), {"slow-admission", slows}, {"slow-admission", slows},
+	{"slow-admission", slows}, {"slow-admission", slows},
 }
 
 func stalls(d *drawing) Step { return lasting(d, Step{Do: "stall", On: watched(d)}) }

@@ -26,7 +26,7 @@ const (
 )
 
 // manage does, until ctx is done, what kube-controller-manager, the scheduler and kubelets do: garbage collection,
-// EndpointSlices, the content of namespaces that are being deleted, the pods of ReplicaSets, and the end of pods.
+// EndpointSlices, the pods of ReplicaSets, and the end of pods.
 func (s *APIServer) manage(ctx context.Context, seed uint64) {
 	for round := 0; ; round++ {
 		s.mu.Lock()
@@ -35,7 +35,6 @@ func (s *APIServer) manage(ctx context.Context, seed uint64) {
 			before := s.version
 			s.collectGarbage()
 			s.publishEndpoints()
-			s.emptyNamespaces()
 			s.runReplicaSets()
 			s.endPods()
 			if s.version == before {
@@ -183,7 +182,7 @@ func (s *APIServer) publishService(service *corev1.Service, pods []*corev1.Pod, 
 	for i, chunk := range chunks {
 		want := sliceOf(service, chunk)
 		if i >= len(have) {
-			_, _ = s.create(managerName, s.tables["endpointslices"], want, false) // A namespace may be terminating.
+			_, _ = s.create(managerName, s.tables["endpointslices"], want, false)
 			continue
 		}
 		current := have[i]
@@ -239,27 +238,6 @@ func sliceOf(service *corev1.Service, endpoints []discoveryv1.Endpoint) *discove
 			Protocol: new(port.Protocol)})
 	}
 	return slice
-}
-
-// emptyNamespaces deletes the content of namespaces that are being deleted, and then the namespaces.
-func (s *APIServer) emptyNamespaces() {
-	for _, namespace := range list[*corev1.Namespace](s) {
-		if namespace.DeletionTimestamp == nil {
-			continue
-		}
-		left := 0
-		for _, t := range s.tables {
-			for _, e := range t.sorted() {
-				if e.object.GetNamespace() == namespace.Name {
-					left++
-					_ = s.delete(managerName, t, keyOf(e.object), &metav1.DeleteOptions{})
-				}
-			}
-		}
-		if left == 0 {
-			s.edit(s.tables["namespaces"], namespace, func(o Object) { o.SetFinalizers(nil) })
-		}
-	}
 }
 
 // endPods removes the pods whose grace period is over, and those of nodes that are gone.

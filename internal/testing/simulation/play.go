@@ -50,8 +50,7 @@ type world struct {
 	story    *story
 	replicas []*replica
 	started  int
-	previous map[string]v1alpha1.LocalServiceSpec // before the last edit, by key
-	pods     int                                  // that were created
+	pods     int // that were created
 
 	looked int       // how many writes there were when it was last checked that everything is as it should be
 	found  []problem // what was not
@@ -78,8 +77,8 @@ type replica struct {
 // Play plays a history, and returns what is wrong, nil for nothing. It must be called in a bubble of testing/synctest.
 func Play(ctx context.Context, h *History, program Program) *Failure {
 	w := &world{history: h, server: NewAPIServer(h.Addresses), program: program,
-		previous: map[string]v1alpha1.LocalServiceSpec{}, looked: -1, changed: map[string]time.Time{},
-		slowUntil: map[string]time.Time{}, tardy: map[string]slowAdmission{}}
+		looked: -1, changed: map[string]time.Time{}, slowUntil: map[string]time.Time{},
+		tardy: map[string]slowAdmission{}}
 	w.server.distance = h.Distance
 	w.story = newStory(w.server)
 	w.guard = newGuard(w.server, w.story)
@@ -267,7 +266,6 @@ func (w *world) heal() {
 	w.server.mu.Unlock()
 	for _, name := range namespaces {
 		_ = setQuota(w, Step{On: name})
-		_ = w.server.Create(userName, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
 	for _, ls := range List[*v1alpha1.LocalService](w.server) {
 		if len(ls.Spec.IPFamilies) > 0 {

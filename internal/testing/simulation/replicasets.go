@@ -95,7 +95,7 @@ func (s *APIServer) runReplicaSet(set *appsv1.ReplicaSet) {
 		pod := &corev1.Pod{ObjectMeta: *set.Spec.Template.ObjectMeta.DeepCopy()}
 		pod.Namespace, pod.GenerateName = set.Namespace, set.Name+"-"
 		pod.OwnerReferences = []metav1.OwnerReference{ref}
-		_, _ = s.create(managerName, t, pod, false) // A namespace may be terminating.
+		_, _ = s.create(managerName, t, pod, false)
 	}
 }
 
