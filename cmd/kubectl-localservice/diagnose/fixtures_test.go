@@ -32,7 +32,7 @@ func nodesWith(names ...string) (all []*corev1.Node) {
 }
 
 // listOf calls Nodes for nodes that may be listed. The result must be the same for trimmed objects, and no object may
-// be changed.
+// be changed. A name where nothing answers always has a reason, and one without a reason has all its endpoints ready.
 func listOf(t *testing.T, in Input) *NodeList {
 	t.Helper()
 	if in.Nodes != nil {
@@ -51,6 +51,13 @@ func listOf(t *testing.T, in Input) *NodeList {
 	}
 	if diff := cmp.Diff(kept, in); diff != "" {
 		t.Fatalf("the input has been changed:\n%s", diff)
+	}
+	for _, n := range list.Items {
+		isWell, answers := n.State == Healthy, n.Endpoints.Ready > 0
+		if isWell && (!answers || n.Endpoints.Ready < n.Endpoints.Total) || answers && n.State != Degraded && !isWell ||
+			isWell != (n.Reason == "") || isWell != (n.Message == "") {
+			t.Errorf("the state, the reason and the endpoints do not fit: %+v", n)
+		}
 	}
 	return list
 }

@@ -1,8 +1,6 @@
 package diagnose
 
 import (
-	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -234,37 +232,5 @@ func TestKnownHostnames(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
-	}
-}
-
-// TestHostnameInvariants is TestInvariants for names of mode Hostnames.
-func TestHostnameInvariants(t *testing.T) {
-	for seed := range uint64(200) {
-		r := rand.New(rand.NewPCG(seed, 1))
-		ls, all := localService(hostnamesMode), nodesWith()
-		if r.IntN(2) == 0 {
-			ls.Spec.GroupBy = "zone"
-		}
-		var endpoints []discoveryv1.Endpoint
-		var pods []*corev1.Pod
-		for i := range 4 {
-			node := fmt.Sprintf("n%d", i)
-			all = append(all, nodesWith(node+[]string{"", ":zone=x", ":zone=y"}[r.IntN(3)])...)
-			for j := range r.IntN(3) {
-				pods = append(pods, aPod(fmt.Sprintf("p%d%d", i, j), node, []func(*corev1.Pod){withoutLabel, ending,
-					notReady(running)}[:r.IntN(4)]...))
-				endpoints = append(endpoints, on(node, anEndpoint(fmt.Sprintf("p%d%d", i, j), "10.0.0.1",
-					r.IntN(2) > 0)))
-			}
-		}
-		in := inPlace(ls, all, endpoints...)
-		in.Pods = pods
-		if n := r.IntN(6); n < len(in.EndpointSlices) && len(in.EndpointSlices[n].Endpoints) > 0 {
-			in.EndpointSlices[n].Endpoints[0].Conditions.Ready = new(r.IntN(2) > 0)
-		}
-		if n := r.IntN(8); n < len(in.Services) {
-			in.Services[n] = in.Services[len(in.Services)-1]
-		}
-		checkInvariants(t, seed, in)
 	}
 }
