@@ -156,36 +156,6 @@ func TestURL(t *testing.T) {
 	}
 }
 
-// TestURLWithDots: a name of two nodes leads to the node that has it, and to no other.
-func TestURLWithDots(t *testing.T) {
-	ls := localService("s", "", v1alpha1.ServicePort{Port: 80})
-	ls.Spec.NodeSelector = nil
-	hostnames := ls.DeepCopy()
-	hostnames.Spec.Mode = v1alpha1.ModeHostnames
-	source, published := templates(hostnames)[0].Service(""), templates(hostnames)[1].Service("")
-	node := func(name string) *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}} }
-	for _, c := range []struct {
-		ls          *v1alpha1.LocalService
-		nodes       []runtime.Object
-		asked, want string
-	}{
-		{ls, []runtime.Object{node("x.y"), service("s-x-y", "x.y")}, "x.y", "http://s-x-y.default:80\n"},
-		{ls, []runtime.Object{node("x.y"), service("s-x-y", "x.y")}, "x-y", "no name for a node x-y: see"},
-		{ls, []runtime.Object{node("x.y"), node("x-y"), service("s-x-y", "x-y")}, "x-y", "http://s-x-y.default:80\n"},
-		{ls, []runtime.Object{node("x.y"), node("x-y"), service("s-x-y", "x-y")}, "x.y", "the name is that of node x-y"},
-		{hostnames, []runtime.Object{node("x.y"), source, published}, "x.y", "http://x-y.s.default:80\n"},
-		{hostnames, []runtime.Object{node("x.y"), node("x-y"), source, published}, "x.y", "the name is that of node x-y"},
-	} {
-		f := newFixture(t, c.nodes...)
-		f.localServices = fake.NewClientset(c.ls)
-		code, stdout, stderr := f.run(t, "url", "s", c.asked)
-		if isURL := strings.HasPrefix(c.want, "http"); isURL != (code == 0) || isURL && stdout != c.want ||
-			!strings.Contains(stdout+stderr, c.want) {
-			t.Errorf("%+v: %d, %q, %q", c, code, stdout, stderr)
-		}
-	}
-}
-
 // TestMany: without a name, the LocalServices of the namespace, or of all, are in one table.
 func TestMany(t *testing.T) {
 	f := newFixture(t)
@@ -231,24 +201,6 @@ ops         demo-10        n3     0/0         no Service; Services are being wri
 		f.want(t, want, "", strings.Split(args, " ")...)
 	}
 	f.want(t, "", "There is no LocalService here.\n", "nodes", "-n", "nothing")
-}
-
-// TestLineLength: no line of the table is longer than 120 columns.
-func TestLineLength(t *testing.T) {
-	const node = "ip-10-0-0-3.eu-central-1.compute.internal"
-	f := newFixture(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node,
-		Labels: map[string]string{"disk": "ssd"}}})
-	for _, args := range [][]string{{"nodes", "demo"}, {"nodes", "-A"}} {
-		_, stdout, stderr := f.run(t, args...)
-		for line := range strings.SplitSeq(stdout, "\n") {
-			if len(line) > lineLength {
-				t.Errorf("%d columns: %s", len(line), line)
-			}
-		}
-		if !strings.Contains(stdout, "\n"+node+"  ") && !strings.Contains(stdout, " "+node+"  ") {
-			t.Errorf("%v:\n%s\n%s", args, stdout, stderr)
-		}
-	}
 }
 
 // TestNoProblems: --problems says so if there are none.
@@ -307,16 +259,6 @@ func TestExternalURL(t *testing.T) {
 	}
 	newHostnamesFixture(t, "").wantError(t, "mode Hostnames is for clients inside the cluster", "url", "demo", "n1",
 		"--external")
-}
-
-func TestForbidden(t *testing.T) {
-	err := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New(
-		`User "jane" cannot list resource "pods" in API group "" in the namespace "default"`))
-	const want = "forbidden, ask for the permission, and check with `kubectl auth can-i --list`: User \"jane\" cannot list " +
-		`resource "pods" in API group "" in the namespace "default"`
-	if got := explained(err).Error(); got != want {
-		t.Errorf("got %s; want %s", got, want)
-	}
 }
 
 var forbidden = apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no"))

@@ -247,7 +247,7 @@ func TestRivals(t *testing.T) {
 		slices.SortFunc(items, func(a, b *Node) int { return strings.Compare(a.Node, b.Node) })
 		const want = "the name is that of node x-y; select only one of the two nodes"
 		if items[0].Reason == NameConflict || items[0].Service == "" || items[1].Reason != NameConflict ||
-			items[1].Service != "" || items[1].Message != want {
+			items[1].Service != "" || items[1].HasService || items[1].Message != want {
 			t.Errorf("%+v", items)
 		}
 	}
