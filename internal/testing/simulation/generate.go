@@ -45,20 +45,7 @@ func Random(seed int) *History {
 	if isCalm && d.oneOf(2) {
 		h.Steps = append(h.Steps, rush(d)...)
 	}
-	if !isCalm && d.oneOf(4) {
-		h.Steps = append(h.Steps, ending(d)...)
-	}
 	return h
-}
-
-// ending returns what shows a wait for a cache that backs off: once all else has settled, nodes come and go while a
-// watch stalls, and a backoff since then would go on for long.
-func ending(d *drawing) []Step {
-	change := func(after time.Duration) Step {
-		return Step{After: after, Do: d.of("end", "add-node", "remove-node"), On: node(d)}
-	}
-	return []Step{{After: retryTime, Do: "stall", On: watched(d), For: time.Minute}, change(0), change(time.Second),
-		change(time.Second), {After: 45 * time.Second, Do: "label-node", On: node(d), How: "disk=ssd"}}
 }
 
 // rush returns what shows whether one namespace holds up the other: once all else has settled, all Services or pods in
