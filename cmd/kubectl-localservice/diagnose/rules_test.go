@@ -92,8 +92,6 @@ func TestRules(t *testing.T) {
 			"LocalService under another name"},
 		"taken by another LocalService": {with(other("demo-n1", controlledByLocalService("demo-of")), nil), NameConflict,
 			Down, "0/0", "the name is taken by a Service of LocalService demo-of (demo-n1)" + another},
-		"taken by a hostile owner": {with(other("demo-n1", controlledBy("x/v1", "X", "n\x1b[31m\nRun: sh")), nil),
-			NameConflict, Down, "0/0", `the name is taken by a Service of X n\x1b[31m\nRun: sh (x/v1) (demo-n1)` + another},
 		"taken by another node": {on(of(), nodesWith("x-y", "x.y")[1], nodesWith("x-y")[0]), ServiceMissing, Down, "0/0",
 			"no Service; the controller has not written it yet"},
 		"earlier": {with(changed(func(s *corev1.Service) { s.OwnerReferences[0].UID = "earlier" }), ready, aPod("a", "n1")),
