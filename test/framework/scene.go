@@ -169,23 +169,13 @@ func (s *Scene) AddNodes(names ...string) []string {
 	return names
 }
 
-// AddManyNodes creates count nodes, several at a time.
-func (s *Scene) AddManyNodes(count int) {
-	s.T.Helper()
-	s.InParallel(count, func(i int) error { return s.createNode(s.NodeName(fmt.Sprintf("n%03d", i)), nil) })
-}
-
 // CreateNode creates a node with labels in addition to that of the scene. name is the full name.
 func (s *Scene) CreateNode(name string, more map[string]string) {
 	s.T.Helper()
-	s.Must(s.createNode(name, more))
-}
-
-func (s *Scene) createNode(name string, more map[string]string) error {
 	labels := map[string]string{SceneLabel: s.Namespace}
 	maps.Copy(labels, more)
 	_, err := s.Kube.CoreV1().Nodes().Create(s.Ctx(), NewNode(name, labels), metav1.CreateOptions{})
-	return err
+	s.Must(err)
 }
 
 // PatchNode changes a node with a JSON merge patch.

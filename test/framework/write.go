@@ -1,8 +1,6 @@
 package framework
 
 import (
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -53,18 +51,11 @@ func (s *Scene) Update(name string, changes ...Change) {
 	}))
 }
 
-// Apply creates the objects of a manifest, in which NAMESPACE stands for that of the scene, and returns a function that
-// deletes them.
-func (s *Scene) Apply(manifest string) (undo func()) {
+// Apply creates the objects of a manifest.
+func (s *Scene) Apply(manifest string) {
 	s.T.Helper()
-	manifest = strings.ReplaceAll(manifest, "NAMESPACE", s.Namespace)
-	run := func(args ...string) {
-		s.T.Helper()
-		_, _, err := s.Playground(s.Ctx(), []byte(manifest), append([]string{"kubectl"}, args...)...)
-		s.Must(err)
-	}
-	run("create", "-f", "-")
-	return func() { run("delete", "--wait=false", "-f", "-") }
+	_, _, err := s.Playground(s.Ctx(), []byte(manifest), "kubectl", "create", "-f", "-")
+	s.Must(err)
 }
 
 // GetService returns the current state of a Service.

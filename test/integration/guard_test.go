@@ -320,11 +320,11 @@ func (s *scene) attacksOnSlices() (attacks []attack) {
 	node := s.NodeName("a")
 	s.Create("names", framework.WithHostnames, func(ls *v1alpha1.LocalService) { ls.Spec.Selector = app })
 	s.run("pod", node, "10.1.0.1")
-	own := s.sliceOf("names", 1)
+	own := s.sliceOf("names")
 	target := framework.NewForeignService("target", nil)
 	target.Spec.Selector = app
 	s.CreateService(target)
-	foreign := s.sliceOf("target", 1)
+	foreign := s.sliceOf("target")
 	slices := "/apis/discovery.k8s.io/v1/namespaces/" + s.Namespace + "/endpointslices"
 	add := func(what, verb, path string, body any) {
 		attacks = append(attacks, attack{what, "endpointslices", attempt{verb, path, body}})

@@ -27,21 +27,12 @@ func TestMain(m *testing.M) {
 		if shared, err = framework.StartCluster(ctx, framework.ControlPlane()); err != nil {
 			return nil, err
 		}
-		if _, err := shared.StartController(ctx, "-v=4"); err != nil {
+		controller, err := shared.StartController(ctx, "-v=4")
+		if err != nil {
 			return nil, errors.Join(err, shared.Stop())
 		}
-		return func() error { return errors.Join(stop(shared), stopSolo(), stop(publishing)) }, nil
+		return func() error {
+			return errors.Join(controller.CheckLog(), shared.Stop(), stopSolo())
+		}, nil
 	})
-}
-
-// stop looks at the logs of the controllers of a cluster, and ends it.
-func stop(cluster *framework.Cluster) error {
-	if cluster == nil {
-		return nil
-	}
-	var errs []error
-	for _, controller := range cluster.Controllers() {
-		errs = append(errs, controller.CheckLog())
-	}
-	return errors.Join(append(errs, cluster.Stop())...)
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
 // TestMetrics tests that the metrics are served, ours and those of Kubernetes' libraries. What ours count is tested in
@@ -14,8 +15,9 @@ import (
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, solo(t), "metrics")
-	controller := s.newCandidate("controller")
-	s.waitLeading(controller)
+	controller := s.NewController(t, "-leader-elect", "-leader-election-namespace="+framework.ControllerNamespace)
+	_, err := controller.WaitLog(s.Ctx(), `"Leading"`)
+	s.Must(err)
 	s.Create("demo")
 	s.WaitNotReady("demo", v1alpha1.ReasonNoNodesSelected, "") // Known before its nodes, it waits for each.
 	s.AddNodes("a")

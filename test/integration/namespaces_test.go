@@ -45,7 +45,9 @@ func TestNamespaces(t *testing.T) {
 	node := s.AddNodes("x")[0]
 	s.run("pod", node, "10.1.0.1")
 	s.CreateReady("demo", framework.WithHostnames)
-	s.wantNames("x=10.1.0.1")
+	if hostname := s.sliceOf("demo").Endpoints[0].Hostname; hostname == nil || *hostname != node {
+		t.Errorf("the hostname is %v, not %s", hostname, node)
+	}
 
 	// begin creates the second namespace, with the permissions that the controller needs there.
 	begin := func() {

@@ -3,7 +3,6 @@ package integration
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"testing"
@@ -72,55 +71,3 @@ func TestRestore(t *testing.T) {
 }
 
 func copyDir(from, to string) error { return exec.Command("cp", "--archive", from+"/.", to+"/").Run() }
-
-// TestLongOutage stops the API server for longer than the longest backoff of client-go, three times. Soon after it is
-// ready again everything is right, and nothing says that permissions are missing, although RBAC knows no roles at
-// first. The log says each time that a resource could not be watched, and that it can be again. What can change
-// meanwhile, and mode Hostnames, is tested by histories and by TestServerWithoutRoles.
-func TestLongOutage(t *testing.T) {
-	t.Parallel()
-	const outage, recovery = 40 * time.Second, 15 * time.Second
-	cluster := solo(t).NewSeparate(t)
-	s := newScene(t, cluster.Cluster, "outage")
-	controller := s.NewController(t)
-	names := []string{"one", "two", "three"}
-	s.AddNodes("a")
-	for _, name := range names {
-		s.CreateReady(name)
-	}
-	for round := range 3 {
-		cluster.StopServers()
-		time.Sleep(outage)
-		if status, body, err := controller.Get(s.Ctx(), "/healthz"); err != nil || status != http.StatusOK {
-			t.Errorf("a restart would be of no use, but /healthz says %d %s %v", status, body, err)
-		}
-		mark := s.Audit.Mark()
-		cluster.StartServers(t)
-		began := time.Now()
-		s.AddNodes(fmt.Sprint("joined-", round))
-		for _, name := range names {
-			s.WaitStatusNodes(name, round+2)
-		}
-		took := time.Since(began)
-		denied := s.Audit.Since(mark).ByController().Where(isForbidden)
-		t.Logf("round %d: everything is right after %s; %d requests were denied", round, took, len(denied))
-		if took > recovery {
-			t.Errorf("everything is right only after %s", took)
-		}
-	}
-	if lines := controller.LogLines("Permissions are missing"); len(lines) > 0 {
-		t.Errorf("the log says that permissions are missing: %s", lines)
-	}
-	for _, text := range []string{"The API server cannot be watched", "The API server can be watched again"} {
-		if lines := controller.LogLines(text, `resource="nodes"`); len(lines) != 3 {
-			t.Errorf("the log says %d times: %s\n%s", len(lines), text, controller.Tail(40))
-		}
-	}
-	events, err := s.Kube.EventsV1().Events(s.Namespace).List(context.WithoutCancel(t.Context()), metav1.ListOptions{})
-	s.Must(err)
-	for _, event := range events.Items {
-		if event.Type == corev1.EventTypeWarning {
-			t.Errorf("a warning: %s: %s", event.Reason, event.Note)
-		}
-	}
-}
