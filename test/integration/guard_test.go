@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,7 +21,6 @@ import (
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
-	clientset "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned"
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
@@ -96,73 +94,7 @@ func TestStolenToken(t *testing.T) {
 			t.Errorf("%s: an administrator may not do it: %v", attack.what, err)
 		}
 	}
-	t.Run("without the roles", func(t *testing.T) { s.in(t).testRefusedByRoles(thief) })
-	t.Run("LocalServices", func(t *testing.T) {
-		localServices, err := clientset.NewForConfig(token)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.in(t).testStatusOnly(localServices)
-	})
 	s.work("after")
-}
-
-// testRefusedByRoles tries what no policy has to judge, because the roles do not permit it.
-func (s *scene) testRefusedByRoles(thief kubernetes.Interface) {
-	s.T.Helper()
-	lease, err := s.Kube.CoordinationV1().Leases(framework.ControllerNamespace).Create(s.Ctx(),
-		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "somebody"}}, metav1.CreateOptions{})
-	s.Must(err)
-	core := in(s.Namespace)
-	for what, attempt := range map[string]attempt{
-		"patch pods/ephemeralcontainers": {"PATCH", core + "/pods/victim/ephemeralcontainers",
-			`{"spec":{"ephemeralContainers":[{"name":"shell","image":"evil"}]}}`},
-		"patch pods/status": {"PATCH", core + "/pods/victim/status", `{"metadata":{"labels":{"app":"other"}}}`},
-		"create pods":       {"POST", core + "/pods", framework.NewPod("new", "", nil)},
-		"delete pods":       {"DELETE", core + "/pods/victim", nil},
-		"patch services/status": {"PATCH", core + "/services/victim/status", `{"status":{"conditions":[{"type":"A",
-			"status":"True","reason":"B","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`},
-		"delete all services": {"DELETE", core + "/services", nil},
-		"list secrets":        {"GET", core + "/secrets", nil},
-		"delete the guard": {"DELETE", "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/" +
-			"local-service-controller-guard-services", nil},
-		"take somebody's Lease": {"PUT", "/apis/coordination.k8s.io/v1/namespaces/" + lease.Namespace + "/leases/" +
-			lease.Name, lease},
-	} {
-		if err := attempt.try(s.Ctx(), thief); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "cannot") {
-			s.T.Errorf("%s: the roles do not refuse it: %v", what, err)
-		}
-		if err := attempt.try(s.Ctx(), s.Kube); err != nil {
-			s.T.Errorf("%s: an administrator may not do it: %v", what, err)
-		}
-	}
-}
-
-// testStatusOnly: the controller's account can change the status of a LocalService, and nothing else.
-func (s *scene) testStatusOnly(thief clientset.Interface) {
-	s.T.Helper()
-	client := thief.LocalserviceV1alpha1().LocalServices(s.Namespace)
-	ls, err := client.Get(s.Ctx(), "demo", metav1.GetOptions{})
-	s.Must(err)
-	changed := ls.DeepCopy()
-	changed.Spec.Selector = map[string]string{"app": "other"}
-	changed.Labels, changed.Finalizers = map[string]string{"a": "b"}, []string{"example.com/stay"}
-	changed.Status.Nodes = 1234
-	stored, err := client.UpdateStatus(s.Ctx(), changed, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
-	s.Must(err)
-	if stored.Status.Nodes != 1234 {
-		s.T.Errorf("the status is not changed")
-	}
-	s.Must(framework.Equal("spec", stored.Spec, ls.Spec))
-	s.Must(framework.Equal("labels", stored.Labels, ls.Labels))
-	s.Must(framework.Equal("finalizers", stored.Finalizers, ls.Finalizers))
-	_, err1 := client.Update(s.Ctx(), changed, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
-	err2 := client.Delete(s.Ctx(), "demo", metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
-	for _, err := range []error{err1, err2} {
-		if !apierrors.IsForbidden(err) {
-			s.T.Errorf("the roles do not refuse it: %v", err)
-		}
-	}
 }
 
 // attacksOnPods makes the pods that they are about.

@@ -2,17 +2,14 @@ package integration
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/test/framework"
@@ -36,8 +33,12 @@ func TestPermissionsAreDocumented(t *testing.T) {
 	shipped := []string{}
 	for _, permission := range allShipped(t, framework.SecureMetricsPermissions).All() {
 		shipped = append(shipped, permission.String())
-		if permission.Own != (permission.Resource == "leases") {
+		isLease := permission.Resource == "leases"
+		if permission.Own != isLease {
 			t.Errorf("%s is granted in the controller's own namespace only: %t", permission, permission.Own)
+		}
+		if isLease && permission.Verb != "create" && permission.Name == "" {
+			t.Errorf("%s is granted for the Leases of others", permission)
 		}
 	}
 	slices.Sort(documented)
@@ -46,19 +47,6 @@ func TestPermissionsAreDocumented(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-// complaint is the text in the log when the API server refuses what the permission is for.
-func complaint(p framework.Permission) string {
-	if strings.HasSuffix(p.Resource, "/finalizers") {
-		return "cannot set blockOwnerDeletion"
-	}
-	if p.Resource == "endpointslices/restricted" {
-		return restrictedMessage
-	}
-	return fmt.Sprintf(`cannot %s resource \"%s\"`, p.Verb, p.Resource)
-}
-
-const restrictedMessage = "endpoint address is not allowed"
 
 // restrictedEndpoints is how OpenShift protects the addresses of pods: to publish them takes a permission that nothing
 // else asks for.
@@ -78,7 +66,7 @@ spec:
   - expression: object.?endpoints.orValue([]).size() == 0
       || authorizer.group('discovery.k8s.io').resource('endpointslices').subresource('restricted')
       .namespace(request.namespace).name(request.name).check('create').allowed()
-    message: ` + restrictedMessage + `
+    message: endpoint address is not allowed
     reason: Forbidden
 ---
 apiVersion: admissionregistration.k8s.io/v1
@@ -87,127 +75,81 @@ metadata: {name: restricted-endpoints}
 spec: {policyName: restricted-endpoints, validationActions: [Deny]}
 `
 
-// TestEachPermission removes each permission, one at a time. The controller works until it needs the missing one, and
-// then reports what it cannot do. A permission that is never missed is not needed. Each controller has a namespace, so
-// that they work at the same time.
+// TestEachPermission makes the controller do all its work, and looks for a request that needs each permission. A
+// permission that no request needs is not needed. Three are for no request of their own: admission asks for them when
+// the controller writes something else, as it does here, and refuses that without them.
 func TestEachPermission(t *testing.T) {
 	t.Parallel()
 	options := publisher()
 	options.Args = append(options.Args,
 		"--apiserver-flag=--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement")
 	cluster := framework.NewCluster(t, options)
-	cluster.NewScene(t, "restricted").Apply(restrictedEndpoints)
-	shipped := allShipped(t)
-	scenes := map[framework.Permission]*scene{}
-	kubeconfigs := map[framework.Permission]string{}
-	for _, permission := range shipped.All() {
-		s := newScene(t, cluster, "without")
-		scenes[permission] = s
-		kubeconfigs[permission] = s.NewAccount(t, s.Namespace, "controller", shipped.Without(permission))
+	s := newScene(t, cluster, "each")
+	s.Apply(restrictedEndpoints)
+	controller, err := framework.StartController(framework.ControllerOptions{
+		Args: []string{"-kubeconfig=" + cluster.MustControllerKubeconfig(t), "-leader-elect",
+			"-leader-election-namespace=" + framework.ControllerNamespace},
+		// This API server can do without lists, by streaming; others cannot.
+		Env: []string{"KUBE_FEATURE_WatchListClient=false"}})
+	s.Must(err)
+	t.Cleanup(controller.Kill)
+	s.work("work")
+	node := s.AddNodes("a")[0]
+	s.Create("demo")
+	s.createOwned(node)
+	s.run("pod", node, "10.1.0.1")
+	s.Create("names", framework.WithHostnames, func(ls *v1alpha1.LocalService) { ls.Spec.Selector = app })
+	s.sliceOf("names")
+	s.setPodStatus("pod", "10.1.0.1", "Waiting")
+	// The copy of an EndpointSlice that is gone is deleted.
+	s.Must(s.Kube.DiscoveryV1().EndpointSlices(s.Namespace).DeleteCollection(s.Ctx(), metav1.DeleteOptions{},
+		metav1.ListOptions{LabelSelector: v1alpha1.HostnamesLabelKey + "=" + v1alpha1.HostnamesSource}))
+
+	for range 2 { // The same event twice becomes a series.
+		old := s.GetService("demo-" + node)
+		s.Must(s.ServiceClient().Delete(s.Ctx(), old.Name, metav1.DeleteOptions{}))
+		s.WaitService(old.Name, old.UID)
 	}
-	launch := func(t *testing.T, permission framework.Permission) *framework.Controller {
-		t.Helper()
-		s := scenes[permission]
-		opts := framework.ControllerOptions{Args: []string{"-kubeconfig=" + kubeconfigs[permission],
-			"-namespaces=" + s.Namespace, "-leader-elect", "-leader-election-namespace=" + s.Namespace,
-			"-leader-election-lease-duration=15s"}}
-		if permission.Verb == "list" { // This API server can do without, by streaming; others cannot.
-			opts.Env = []string{"KUBE_FEATURE_WatchListClient=false"}
+
+	// unused returns the permissions that no request has needed, other than the three.
+	unused := func() []string {
+		asked, found := s.AllRequests().ByController(), []string{}
+		for _, p := range allShipped(t).All() {
+			isForAdmission := strings.HasSuffix(p.Resource, "/finalizers") || p.Resource == "endpointslices/restricted"
+			needsIt := func(r *framework.Request) bool {
+				return r.Verb == p.Verb && r.ObjectRef.APIGroup == p.Group && framework.Resource(r) == p.Resource
+			}
+			if !isForAdmission && len(asked.Where(needsIt)) == 0 {
+				found = append(found, p.String())
+			}
 		}
-		controller, err := framework.StartController(opts)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(controller.Kill)
-		return controller
+		return found
 	}
-	for _, permission := range shipped.All() {
-		t.Run(permission.String(), func(t *testing.T) {
-			t.Parallel()
-			s := scenes[permission].in(t)
-			controller := launch(t, permission)
-			pokes := s.pokes()
-			round := 0
-			s.Eventually("the log says what cannot be done without it", func(ctx context.Context) error {
-				if len(controller.LogLines(complaint(permission))) > 0 {
-					return nil
-				}
-				poke := round % len(pokes)
-				pokes[poke](round)
-				// It is reported at once, if it comes twice.
-				isEvent := strings.HasPrefix(permission.Resource, "events")
-				if round++; slices.Contains(denied, poke) && !isEvent {
-					time.Sleep(17 * time.Second) // What RBAC denies is reported once that has lasted for 15 seconds.
-				}
-				return fmt.Errorf("after %d changes it does not; it ends with:\n%s", round, controller.Tail(10))
-			})
+	s.Eventually("each permission is used but those to watch, which are in the log when the watch ends",
+		func(context.Context) error {
+			left := slices.DeleteFunc(unused(), func(p string) bool { return strings.HasPrefix(p, "watch ") })
+			return framework.Equal("unused permissions", left, []string{})
 		})
+	s.Must(controller.Stop())
+	s.Eventually("each permission is used", func(context.Context) error {
+		return framework.Equal("unused permissions", unused(), []string{})
+	})
+	if denied := s.AllRequests().ByController().Where(isForbidden); len(denied) > 0 {
+		t.Errorf("the controller was denied: %s", denied)
 	}
 }
 
 // createOwned creates pods with another node label, each with a controller of another kind, which does not exist.
-func (s *scene) createOwned(round int, node string) {
+func (s *scene) createOwned(node string) {
 	s.T.Helper()
-	for i, owner := range []string{"apps/v1 ReplicaSet", "apps/v1 DaemonSet", "apps/v1 StatefulSet", "batch/v1 Job",
+	for _, owner := range []string{"apps/v1 ReplicaSet", "apps/v1 DaemonSet", "apps/v1 StatefulSet", "batch/v1 Job",
 		"v1 ReplicationController"} {
 		version, kind, _ := strings.Cut(owner, " ")
-		s.CreatePod(fmt.Sprintf("owned-%d-%d", round, i), node, app, func(pod *corev1.Pod) {
+		s.CreatePod("of-"+strings.ToLower(kind), node, app, func(pod *corev1.Pod) {
 			pod.Labels = map[string]string{"app": "demo", "vm/rack": "another"}
 			pod.Finalizers = []string{"example.com/stays"} // The garbage collector does not find the owner.
 			pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: version, Kind: kind, Name: "x", UID: "x",
 				Controller: new(true)}}
 		})
-	}
-}
-
-// denied are the pokes after which RBAC may deny something, until the next one makes it needless: a patch of a Service,
-// an update of an EndpointSlice, the deletion of a Service, and a look at the owner of a pod.
-var denied = []int{0, 3, 7, 9}
-
-// pokes make changes that cause all kinds of work of a controller. They do not wait for it.
-func (s *scene) pokes() []func(round int) {
-	s.T.Helper()
-	nodes := s.AddNodes("a", "b")
-	s.Create("demo")
-	s.Create("names", framework.WithHostnames, func(ls *v1alpha1.LocalService) { ls.Spec.Selector = app })
-	s.run("pod", nodes[0], "10.1.0.1")
-	slices := s.Kube.DiscoveryV1().EndpointSlices(s.Namespace)
-	const source = v1alpha1.HostnamesLabelKey + "=" + v1alpha1.HostnamesSource
-	const published = v1alpha1.HostnamesLabelKey + "=" + v1alpha1.HostnamesPublished
-	now := metav1.DeleteOptions{}
-	ignore := func(error) {} // What a change is about may not be there yet.
-	return []func(round int){
-		func(round int) {
-			s.Update("demo", func(ls *v1alpha1.LocalService) { ls.Spec.Ports[0].Port = int32(80 + round%100) })
-		},
-		func(round int) {
-			if round > 40 {
-				return // Whatever has no label when its source is gone is out of sight, and is not deleted.
-			}
-			lost, err := slices.List(s.Ctx(), metav1.ListOptions{LabelSelector: published})
-			s.Must(err)
-			for i := range lost.Items {
-				_, err := slices.Patch(s.Ctx(), lost.Items[i].Name, types.MergePatchType,
-					fmt.Appendf(nil, `{"metadata":{"labels":{%q:null}}}`,
-						v1alpha1.HostnamesLabelKey), metav1.PatchOptions{})
-				ignore(err)
-			}
-		},
-		// The same event twice: one Service is recreated.
-		func(int) { ignore(s.ServiceClient().Delete(s.Ctx(), "demo-"+nodes[0], now)) },
-		func(int) { s.setPodStatus("pod", "10.1.0.1", "Waiting") },
-		func(int) { ignore(s.ServiceClient().Delete(s.Ctx(), "demo-"+nodes[0], now)) },
-		func(int) { s.setPodStatus("pod", "10.1.0.1", "") },
-		func(int) {
-			ignore(slices.DeleteCollection(s.Ctx(), now, metav1.ListOptions{LabelSelector: source}))
-		},
-		func(int) { ignore(s.Kube.CoreV1().Nodes().Delete(s.Ctx(), nodes[1], now)) },
-		func(int) { s.PatchPod("pod", `{"metadata":{"labels":{"vm/rack":null}}}`) },
-		func(round int) { s.createOwned(round, nodes[0]) },
-		func(int) {
-			_, err := s.Kube.CoreV1().Nodes().Create(s.Ctx(), framework.NewNode(nodes[1],
-				map[string]string{framework.SceneLabel: s.Namespace}), metav1.CreateOptions{})
-			ignore(err)
-		},
 	}
 }
