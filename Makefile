@@ -79,7 +79,6 @@ clean: ## Remove what was built
 test-unit: packages ## Run the tests of the packages, with the race and cache mutation detectors
 	KUBE_CACHE_MUTATION_DETECTOR=true CGO_ENABLED=1 go test -race -timeout 30m . ./internal/... ./pkg/... ./cmd/... ./artifacts/...
 	cd test && CGO_ENABLED=0 go test ./gitops ./browser
-	cd hack/bench && CGO_ENABLED=0 go test ./...
 
 .PHONY: simulate
 simulate: ## Play random histories in virtual time, for a minute (FOR=1h SEED=n)

@@ -3,7 +3,6 @@ module github.com/localservice-dev/local-service-controller/hack/bench
 go 1.26.0
 
 require (
-	github.com/google/go-cmp v0.7.0
 	github.com/localservice-dev/local-service-controller v0.0.0
 	github.com/localservice-dev/local-service-controller/test v0.0.0
 	github.com/miekg/dns v1.1.73
@@ -13,7 +12,6 @@ require (
 	golang.org/x/sync v0.23.0
 	k8s.io/api v0.37.2
 	k8s.io/apimachinery v0.37.2
-	k8s.io/apiserver v0.37.2
 	k8s.io/client-go v0.37.2
 )
 
@@ -65,6 +63,7 @@ require (
 	google.golang.org/protobuf v1.36.12-0.20260120151049-f2248ac996af // indirect
 	gopkg.in/evanphx/json-patch.v4 v4.13.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
+	k8s.io/apiserver v0.37.2 // indirect
 	k8s.io/klog/v2 v2.140.0 // indirect
 	k8s.io/kube-openapi v0.0.0-20260721132016-d427ff9ee9ad // indirect
 	k8s.io/utils v0.0.0-20260707023825-cf1189d6abe3 // indirect

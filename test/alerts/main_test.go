@@ -82,18 +82,3 @@ func metricsOf(expr string) []string {
 	}
 	return names
 }
-
-// TestMetricsOf tests that the names of metrics are found, and no others.
-func TestMetricsOf(t *testing.T) {
-	for expr, want := range map[string]string{
-		`absent(up{job="x"} == 1)`:                                          "up",
-		`a == 0 or absent(b{c="d"}) and on() count(e) > 0`:                  "a b e",
-		`histogram_quantile(0.9, sum by (le) (rate(a_bucket[5m]))) > 1e3`:   "a_bucket",
-		`label_replace(rate(a{b!~"c|d"}[10m]), "e", "f", "", "") unless g`:  "a g",
-		`sum without (x) (a) / on (y) group_left (z) max(b offset 5m) < 10`: "a b",
-	} {
-		if got := strings.Join(metricsOf(expr), " "); got != want {
-			t.Errorf("%s: %q, want %q", expr, got, want)
-		}
-	}
-}

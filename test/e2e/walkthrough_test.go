@@ -269,38 +269,3 @@ func (r *reader) read(path, name string, atLeast int) {
 		r.t.Logf("%5.1f s  $ %s", time.Since(began).Seconds(), st.command)
 	}
 }
-
-// TestCheckOutput tests which outputs TestWalkThrough accepts.
-func TestCheckOutput(t *testing.T) {
-	t.Parallel()
-	const (
-		pods  = "kubectl get pod -L vm/rack"
-		curl  = "curl http://localservice-app-k8s03:8080"
-		from  = "this message from app-6bb6d5cc79-l49gt/"
-		reply = "hello  " + from + "k8s03"
-	)
-	for name, c := range map[string]struct {
-		command, want, got string
-		differs            bool
-	}{
-		"equal":                   {want: "a\nb", got: "a\nb"},
-		"too much":                {want: "a", got: "a\nb", differs: true},
-		"too little":              {want: "a\nb", got: "a", differs: true},
-		"ages and columns":        {want: "NAME   AGE\nx      5s", got: "NAME      AGE\nx         1m10s"},
-		"addresses":               {want: "x   10.96.3.4   80", got: "x   10.96.33.44   80"},
-		"within a line":           {want: "version … of …", got: "version 1.2.3 of 2020"},
-		"any lines":               {want: "a\n…\nz\n…", got: "a\nb\nc\nz"},
-		"any lines but one":       {want: "…\nb\n…\nb\n…", got: "a\nb\nc", differs: true},
-		"pods":                    {command: pods, want: "x-6bb6d5cc79-9xchw   k8s01", got: "x-5dd5c5f6-h6kpn   k8s02"},
-		"a pod that is not ready": {command: pods, want: "app-9xchw   1/1", got: "app-h6kpn   0/1", differs: true},
-		"the right node":          {command: curl, want: reply, got: strings.ReplaceAll(reply, "l49gt", "2br6m")},
-		"a wrong node":            {command: curl, want: reply, got: "hello  " + from + "k8s02", differs: true},
-		"one space":               {command: curl, want: reply, got: "hello " + from + "k8s03", differs: true},
-		"Services are not pods":   {want: "demo-k8s01   ClusterIP", got: "demo-k8s02   ClusterIP", differs: true},
-	} {
-		err := checkOutput(c.command, strings.Split(c.want, "\n"), strings.Split(c.got, "\n"))
-		if (err != nil) != c.differs {
-			t.Errorf("%s: error: %v; want one: %v", name, err, c.differs)
-		}
-	}
-}

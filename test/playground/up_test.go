@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -78,34 +77,6 @@ func TestNothingOutlivesUp(t *testing.T) {
 			mustNotExist(t, dir)
 		})
 	}
-}
-
-func TestUpEndsWithItsParent(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "p")
-	// The shell is the parent. It ends when its standard input does.
-	const script = `"$0" up --control-plane-only --die-with-parent --dir "$1" >"$1.out" 2>&1 & read -r || true`
-	parent := exec.Command("bash", "-c", script, framework.PlaygroundProgram.MustPath(t), dir)
-	in, err := parent.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := parent.Start(); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "waiting until it is ready", func() error {
-		b, err := os.ReadFile(dir + ".out")
-		if err == nil && !strings.Contains(string(b), "ready: ") {
-			err = fmt.Errorf("output so far: %s", b)
-		}
-		return err
-	})
-	family := descendants(t, parent.Process.Pid)
-	in.Close()
-	if err := parent.Wait(); err != nil {
-		t.Error(err)
-	}
-	mustEnd(t, family)
-	mustNotExist(t, dir)
 }
 
 // playground is a running `playground up`.
