@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -312,7 +313,11 @@ func TestGoodSpecs(t *testing.T) {
 		annotation("\"$$(NODE_LABEL[ $(NODE_LABEL['topology.kubernetes.io/zone'])\""),
 		label("in-$(NODE_LABEL['" + strings.Repeat("a.", 60) + "com/zone']).$(NODE_DNS_LABEL)"),
 	} {
-		ls, err := s.try(fieldsOf("selector: {app: demo}", fields))
+		ls := &v1alpha1.LocalService{}
+		answer, err := s.ask(with(full(t, s.Namespace)[0], []string{"spec"}, fieldsOf("selector: {app: demo}", fields)), "")
+		if err == nil {
+			err = json.Unmarshal(answer, ls)
+		}
 		if err == nil {
 			err = s.tryService(ls, i)
 		}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -101,7 +100,10 @@ func (s schemaPart) values() []any {
 		}
 		return m
 	})
-	return append(append(values, text(300), text(100_000)), asList(s.is["enum"])...)
+	if s.is["additionalProperties"] != nil {
+		values = append(values, keysAndValues...)
+	}
+	return slices.Concat(values, []any{text(300), text(100_000)}, asList(s.is["enum"]), hostile[s.path[len(s.path)-1]])
 }
 
 func asList(v any) []any { list, _ := v.([]any); return list }
@@ -176,12 +178,14 @@ func (s *scene) ask(object any, subresource string) ([]byte, error) {
 		SetHeader("Content-Type", runtime.ContentTypeJSON).Body(body).DoRaw(s.Ctx())
 }
 
-// TestSchemaIsAsStrictAsTheTypes tests that everything that the API server accepts can be decoded: a single
-// LocalService that cannot would prevent every client from reading any.
-func TestSchemaIsAsStrictAsTheTypes(t *testing.T) {
+// TestWhatIsAcceptedWorks tests that everything that the API server accepts can be decoded, as a single LocalService
+// that cannot would prevent every client from reading any; and that the API server accepts the Services of each spec
+// that it accepts, so that whoever writes a bad spec gets the error at once, and not later for each node. The exception
+// is what only the cluster knows: whether it has addresses of a family.
+func TestWhatIsAcceptedWorks(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, shared, "schema")
-	stored := s.CreateReady("stored", spec(headless, "nodeSelector: {none: none}"))
+	s := newScene(t, framework.NewCluster(t, dualStack()), "accepted")
+	stored := s.Create("stored", spec(headless, "nodeSelector: {none: none}"))
 	type question struct {
 		schemaPart
 		object any
@@ -202,33 +206,44 @@ func TestSchemaIsAsStrictAsTheTypes(t *testing.T) {
 			}
 		}
 	}
-	var mu sync.Mutex
-	accepted := map[string]int{}
+	isAccepted := make([]bool, len(questions))
 	s.InParallel(len(questions), func(i int) error {
 		q := questions[i]
+		what := fmt.Sprintf("%s: %.100v", strings.Join(q.path, "."), q.value)
 		answer, err := s.ask(q.object, q.sub)
-		path := strings.Join(q.path, ".")
-		mu.Lock()
-		defer mu.Unlock()
-		if err != nil {
-			// Of an object that has to have something, no value of a general kind is whole.
-			if q.is["required"] == nil && path != "spec.nodeSelectorTerms.*" {
-				accepted[path] += 0
-			}
-			if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
-				return nil
-			}
-			return fmt.Errorf("%s: %.100v: %w", path, q.value, err)
+		if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("%s: %w", what, err)
 		}
-		accepted[path]++
-		if err := json.Unmarshal(answer, &v1alpha1.LocalService{}); err != nil {
-			t.Errorf("%s: %.100v is accepted, and cannot be read: %v", path, q.value, err)
+		isAccepted[i] = true
+		ls := &v1alpha1.LocalService{}
+		if err := json.Unmarshal(answer, ls); err != nil {
+			t.Errorf("%s is accepted, and cannot be read: %v", what, err)
+			return nil
+		}
+		if q.sub != "" {
+			return nil
+		}
+		if err := s.tryService(ls, i); err != nil {
+			t.Errorf("%s is accepted, and its Service refused: %.600v", what, err)
 		}
 		return nil
 	})
-	total := 0
+	total, accepted := 0, map[string]int{}
+	for i, q := range questions {
+		path := strings.Join(q.path, ".")
+		switch {
+		case isAccepted[i]:
+			total++
+			accepted[path]++
+		case q.is["required"] == nil && path != "spec.nodeSelectorTerms.*":
+			// Of an object that has to have something, no value of a general kind is whole.
+			accepted[path] += 0
+		}
+	}
 	for path, n := range accepted {
-		if total += n; n == 0 {
+		if n == 0 {
 			t.Errorf("%s: nothing is accepted, so nothing was tried", path)
 		}
 	}
