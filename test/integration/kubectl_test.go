@@ -3,7 +3,6 @@ package integration
 import (
 	"os"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -12,7 +11,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
@@ -22,9 +20,6 @@ func TestStatusKubectl(t *testing.T) {
 	s.AddNodes("a", "b")
 	s.CreateReady("demo")
 
-	t.Run("wait", func(t *testing.T) {
-		s.in(t).MustKubectl("wait", "--for=condition=Ready", "--timeout=2m", "localservice/demo")
-	})
 	t.Run("get", func(t *testing.T) {
 		s := s.in(t)
 		for _, resource := range []string{"lsvc", "localservice", "localservices", "localservices.localservice.dev"} {
@@ -42,21 +37,6 @@ func TestStatusKubectl(t *testing.T) {
 			if !strings.Contains(out, want) {
 				t.Errorf("kubectl get all does not show %s:\n%s", want, out)
 			}
-		}
-	})
-	t.Run("explain", func(t *testing.T) {
-		s := s.in(t)
-		out := s.MustKubectl("explain", "localservice.spec")
-		for _, field := range apiFields(reflect.TypeFor[v1alpha1.LocalServiceSpec]()) {
-			if strings.Contains(field, ".") {
-				continue // They are explained with the ports.
-			}
-			if !regexp.MustCompile(`(?m)^  ` + field + `\t<.+>.*\n(  enum: .*\n)?    \S`).MatchString(out) {
-				t.Errorf("kubectl explain does not explain spec.%s:\n%s", field, out)
-			}
-		}
-		if out := s.MustKubectl("explain", "lsvc.spec.ports.nodePort"); !strings.Contains(out, "cannot be set") {
-			t.Errorf("kubectl explain does not say that nodePort cannot be set:\n%s", out)
 		}
 	})
 }
