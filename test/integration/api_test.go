@@ -314,7 +314,8 @@ func TestGoodSpecs(t *testing.T) {
 		label("in-$(NODE_LABEL['" + strings.Repeat("a.", 60) + "com/zone']).$(NODE_DNS_LABEL)"),
 	} {
 		ls := &v1alpha1.LocalService{}
-		answer, err := s.ask(with(full(t, s.Namespace)[0], []string{"spec"}, fieldsOf("selector: {app: demo}", fields)), "")
+		of := fieldsOf("selector: {app: demo}", fields)
+		answer, err := s.ask(with(full(t, s.Namespace)[0], []string{"spec"}, of), "")
 		if err == nil {
 			err = json.Unmarshal(answer, ls)
 		}

@@ -6,8 +6,8 @@
 // leader election, permissions) start their own.
 //
 // Tests of what docs/reference/behaviour.md promises begin with a word for the promise, here and in the other packages:
-// TestNames, TestForeign, TestAdoption, TestEveryField, TestImmutableTransitions, TestStatus, TestDeletion and
-// TestPods. So `go test -run TestNames ./...` runs all that is about names.
+// TestNames, TestAdoption, TestEveryField, TestImmutableTransitions, TestStatus, TestDeletion and TestPods. So
+// `go test -run TestNames ./...` runs all that is about names.
 package integration
 
 import (
