@@ -77,7 +77,7 @@ spec: {policyName: restricted-endpoints, validationActions: [Deny]}
 
 // TestEachPermission makes the controller do all its work, and looks for a request that needs each permission. A
 // permission that no request needs is not needed. Three are for no request of their own: admission asks for them when
-// the controller writes something else, as it does here, and refuses that without them.
+// the controller writes something else, as it does here, and refuses that without them. The guard permits it all.
 func TestEachPermission(t *testing.T) {
 	t.Parallel()
 	options := publisher()
@@ -98,8 +98,14 @@ func TestEachPermission(t *testing.T) {
 	s.Create("demo")
 	s.createOwned(node)
 	s.run("pod", node, "10.1.0.1")
-	s.Create("names", framework.WithHostnames, func(ls *v1alpha1.LocalService) { ls.Spec.Selector = app })
+	hostnames := func(ls *v1alpha1.LocalService) { ls.Spec.Mode, ls.Spec.Selector = v1alpha1.ModeHostnames, app }
+	s.Create("names", hostnames)
 	s.sliceOf("names")
+	s.MustKubectl("delete", "localservice", "names", "--cascade=orphan")
+	s.Eventually("the Service is an orphan", func(context.Context) error {
+		return framework.Equal("owners", s.GetService("names").OwnerReferences, nil)
+	})
+	s.CreateReady("names", hostnames) // It adopts the Services, if the guard lets it.
 	s.setPodStatus("pod", "10.1.0.1", "Waiting")
 	// The copy of an EndpointSlice that is gone is deleted.
 	s.Must(s.Kube.DiscoveryV1().EndpointSlices(s.Namespace).DeleteCollection(s.Ctx(), metav1.DeleteOptions{},
