@@ -97,7 +97,7 @@ test-migration: build playground ## Follow docs/migration.md on three nodes, whi
 	cd test && CGO_ENABLED=0 go test -count=1 -timeout 15m -run '^TestMigration$$' ./e2e/...
 
 .PHONY: test-fault
-test-fault: build playground ## Pause leaders, and store junk; a minute (SEED=n)
+test-fault: build playground ## Pause leaders, change the API server, and store junk; a minute (SEED=n)
 	cd test && CGO_ENABLED=0 go test -count=1 -timeout 15m ./fault/...
 
 .PHONY: test-alerts

@@ -2,7 +2,6 @@ package fault
 
 import (
 	"fmt"
-	"os"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -17,11 +16,8 @@ const leaseDuration = 10 * time.Second
 // TestPausedLeader pauses the leader in the middle of its writes until another one has taken over, and changes the
 // world. Then it resumes the first one, which does not know yet that it no longer leads.
 func TestPausedLeader(t *testing.T) {
-	random, rounds := random(t), 1
-	if os.Getenv("FAULT") == "whole" {
-		rounds = 6
-	}
-	for round := range rounds {
+	random := random(t)
+	for round := range rounds(1, 6) {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
 			w := newWorld(t, shared, 12)
 			flags := []string{"-leader-elect", "-leader-election-namespace=" + framework.ControllerNamespace,
@@ -68,5 +64,38 @@ func TestPausedLeader(t *testing.T) {
 			}
 			w.settle("at the end")
 		})
+	}
+}
+
+// TestSecondAPIServer moves the controller to another API server on the same storage, and back, by a failover each
+// time. Both lag.
+func TestSecondAPIServer(t *testing.T) {
+	random := random(t)
+	watched := []string{"localservices", "nodes", "services"}
+	clusters := []*framework.Cluster{shared, shared.NewSecondAPIServer(t, "")}
+	w := newWorld(t, shared, 3)
+	w.marks[clusters[1].Audit] = clusters[1].Audit.Mark()
+	w.create("a")
+	for i := range rounds(2, 6) {
+		proxy := framework.NewProxy(t, clusters[i%2].MustControllerKubeconfig(t))
+		c := shared.NewController(t, "-kubeconfig="+proxy.Kubeconfig)
+		w.settle(fmt.Sprintf("begin of step %d", i))
+		proxy.Freeze(watched...)
+		w.addNode(fmt.Sprintf("m%d", i))
+		w.deleteNode(fmt.Sprintf("n%d", i))
+		w.create("b")
+		c.Kill()
+		w.note("killed, and restarted at another API server, which lags")
+		proxy = framework.NewProxy(t, clusters[(i+1)%2].MustControllerKubeconfig(t))
+		c = shared.NewController(t, "-kubeconfig="+proxy.Kubeconfig)
+		proxy.Freeze(watched[random.IntN(len(watched))])
+		w.addNode(fmt.Sprintf("n%d", i)) // again
+		w.addNode(fmt.Sprintf("n%d", i+3))
+		w.edit("a")
+		w.delete("b")
+		time.Sleep(time.Second)
+		proxy.Thaw()
+		w.settle(fmt.Sprintf("end of step %d", i))
+		c.Kill()
 	}
 }

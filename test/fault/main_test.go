@@ -1,6 +1,6 @@
 // Package fault tests what the simulation cannot show, with the built controller and a real API server: a process that
-// is paused, and objects that no schema has checked. Afterwards everything must be as without that: exactly the wanted
-// Services, the status correct, and nothing deleted that was wanted all the time.
+// is paused, a second API server, and objects that no schema has checked. Afterwards everything must be as without
+// that: exactly the wanted Services, the status correct, and nothing deleted that was wanted all the time.
 //
 // A test prints its seed. `make test-fault SEED=n` repeats it; with FAULT=whole it takes longer.
 package fault
@@ -28,6 +28,14 @@ func TestMain(m *testing.M) {
 		}
 		return shared.Stop, nil
 	})
+}
+
+// rounds returns how often to repeat something.
+func rounds(part, whole int) int {
+	if os.Getenv("FAULT") == "whole" {
+		return whole
+	}
+	return part
 }
 
 // random returns the source of a test's choices, and prints its seed. $SEED repeats them.

@@ -26,12 +26,12 @@ type world struct {
 	// unwanted has the Services that, since the last settle, somebody has made unwanted for a while.
 	unwanted sets.Set[string]
 	history  []string
-	mark     framework.Mark // what the audit log had at the last settle
+	marks    map[*framework.Audit]framework.Mark // of each API server: what its log had at the last settle
 }
 
 func newWorld(t testing.TB, c *framework.Cluster, nodes int) *world {
 	w := &world{Scene: c.NewScene(t, "fault"), nodes: sets.New[string](), ports: map[string]int32{},
-		unwanted: sets.New[string](), mark: c.Audit.Mark()}
+		unwanted: sets.New[string](), marks: map[*framework.Audit]framework.Mark{c.Audit: c.Audit.Mark()}}
 	for i := range nodes {
 		w.addNode(fmt.Sprintf("n%d", i))
 	}
@@ -90,11 +90,13 @@ func (w *world) settle(what string) {
 	if err := framework.Poll(w.Ctx(), w.check); err != nil {
 		w.fail("%s: %v", what, err)
 	}
-	deletions := w.Audit.Since(w.mark).ByController().Namespace(w.Namespace).Resource("services").Verb("delete")
-	w.mark = w.Audit.Mark()
-	for _, r := range deletions.Writes().Where(framework.Succeeded) {
-		if !w.unwanted.Has(r.ObjectRef.Name) {
-			w.fail("%s: Service %s was deleted", what, r.ObjectRef.Name)
+	for audit, mark := range w.marks {
+		w.marks[audit] = audit.Mark()
+		deletions := audit.Since(mark).ByController().Namespace(w.Namespace).Resource("services").Verb("delete")
+		for _, r := range deletions.Writes().Where(framework.Succeeded) {
+			if !w.unwanted.Has(r.ObjectRef.Name) {
+				w.fail("%s: Service %s was deleted", what, r.ObjectRef.Name)
+			}
 		}
 	}
 	w.unwanted = sets.New[string]()

@@ -1,12 +1,15 @@
 package framework
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"path"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -24,6 +27,9 @@ type Proxy struct {
 	// IsClosed makes the proxy break each connection.
 	IsClosed atomic.Bool
 	Requests atomic.Int32 // the number of requests so far
+
+	mu     sync.Mutex
+	frozen map[string]chan struct{} // by resource: its watches send nothing until the channel is closed
 }
 
 // NewProxy makes an open proxy for an account of a kubeconfig, until the end of the test.
@@ -31,11 +37,17 @@ func NewProxy(t testing.TB, kubeconfig string) *Proxy {
 	t.Helper()
 	account := must[*rest.Config](t)(clientcmd.BuildConfigFromFlags("", kubeconfig))
 	target := must[*url.URL](t)(url.Parse(account.Host))
-	p := &Proxy{Kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
+	p := &Proxy{frozen: map[string]chan struct{}{}, Kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
 	reverse := &httputil.ReverseProxy{
 		Transport:     must[http.RoundTripper](t)(rest.TransportFor(account)),
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		FlushInterval: -1,
+		ModifyResponse: func(response *http.Response) error {
+			if u := response.Request.URL; u.Query().Has("watch") {
+				response.Body = &gate{ReadCloser: response.Body, proxy: p, resource: path.Base(u.Path)}
+			}
+			return nil
+		},
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) {
 			panic(http.ErrAbortHandler) // As the API server does when it dies.
 		},
@@ -52,6 +64,7 @@ func NewProxy(t testing.TB, kubeconfig string) *Proxy {
 		reverse.ServeHTTP(w, r)
 	}))
 	t.Cleanup(func() {
+		p.Thaw()
 		server.CloseClientConnections()
 		server.Close()
 	})
@@ -63,4 +76,41 @@ func NewProxy(t testing.TB, kubeconfig string) *Proxy {
 		t.Fatal(err)
 	}
 	return p
+}
+
+// gate holds up a watch while its resource is frozen.
+type gate struct {
+	io.ReadCloser
+	proxy    *Proxy
+	resource string
+}
+
+func (g *gate) Read(b []byte) (int, error) {
+	n, err := g.ReadCloser.Read(b)
+	g.proxy.mu.Lock()
+	frozen := g.proxy.frozen[g.resource]
+	g.proxy.mu.Unlock()
+	if frozen != nil {
+		<-frozen
+	}
+	return n, err
+}
+
+// Freeze makes the watches of resources send nothing until Thaw.
+func (p *Proxy) Freeze(resources ...string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, resource := range resources {
+		p.frozen[resource] = make(chan struct{})
+	}
+}
+
+// Thaw makes all watches send the events that they hold.
+func (p *Proxy) Thaw() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for resource, frozen := range p.frozen {
+		close(frozen)
+		delete(p.frozen, resource)
+	}
 }
