@@ -20,7 +20,7 @@ import (
 const (
 	// lineLength is how long a line of the table may be.
 	lineLength = 120
-	// reasonLength is what the column REASON needs for the beginning of a cause.
+	// reasonLength leaves room in the column REASON for the beginning of a cause.
 	reasonLength = 30
 	// rowsInLine is how many rows a line below the table names before it only counts.
 	rowsInLine = 3

@@ -108,7 +108,7 @@ func kind(s schema) string {
 	return s.Type
 }
 
-// bounds are what validation demands, and the default.
+// bounds describes what validation demands, and the default.
 func bounds(s schema, required bool) (lines []string) {
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	if required {

@@ -13,7 +13,7 @@ import (
 // and admission webhooks take their time, too.
 var distances = []time.Duration{0, 20 * time.Millisecond, 80 * time.Millisecond}
 
-// distances are those to measure from.
+// distances returns those to measure from.
 func (b *bench) distances() []time.Duration {
 	if b.opts.smoke {
 		return distances[1:2] // The others work alike.
@@ -63,7 +63,7 @@ func (r *relay) serve(listener net.Listener) {
 	}
 }
 
-// part is what was received at a time.
+// part holds what was received at a time.
 type part struct {
 	data []byte
 	due  time.Time

@@ -48,8 +48,8 @@ func (c *cluster) startComponent(name string, args ...string) *component {
 	return &component{process, usageOf(process.Pid())}
 }
 
-// startEndpointSlices has Kubernetes publish the pods of Services, in a kube-controller-manager that does nothing else.
-// It knows all pods when this returns. Whoever calls it kills it.
+// startEndpointSlices lets Kubernetes publish the pods of Services, in a kube-controller-manager that does nothing
+// else. It knows all pods when this returns. Whoever calls it kills it.
 func (s *scene) startEndpointSlices(ctx context.Context) *component {
 	mark := s.Audit.Mark()
 	k := s.startComponent("kube-controller-manager", "--kubeconfig", s.Kubeconfig, "--leader-elect=false",
@@ -80,7 +80,7 @@ func (s *scene) startCoreDNS(ctx context.Context) *coreDNS {
 	return d
 }
 
-// question is the i-th question, and the right answer.
+// question returns the i-th question, and the right answer.
 type question func(i int) (name, answer string)
 
 // ask asks n questions, each of some clients one after the other, and calls answered with each answer. It asks a

@@ -21,7 +21,7 @@ const (
 	sampleTimeout = time.Minute
 )
 
-// fairness is what small pieces of work wait for while large ones are under way.
+// fairness measures how long small pieces of work wait while large ones are under way.
 type fairness struct {
 	localServices    int     // under way
 	created, deleted samples // seconds until a new LocalService has its Service, and a deleted node has lost its own
@@ -86,7 +86,7 @@ func (s *scene) sampleOnce(ctx context.Context, f *fairness, name, node string, 
 	f.deleted = append(f.deleted, s.awaitSample(ctx, f, mark, deleted, deletedServices, services))
 }
 
-// mostServed is the node with most of some Services, but for those that are taken, and the names of its Services.
+// mostServed returns the node with most of some Services, but for those that are taken, and the names of its Services.
 func mostServed(made framework.Requests, taken sets.Set[string]) (most string, services sets.Set[string]) {
 	byNode := map[string]sets.Set[string]{}
 	for _, r := range made {

@@ -19,13 +19,13 @@ const (
 	fanOutTimeout = 20 * time.Minute
 	fanOutLimit   = 1.15 // of the time that bare clients take
 	growthLimit   = 1.25
-	// growthMemory is what the controller may hold after the largest fan-out, in MB.
+	// growthMemory limits the memory of the controller after the largest fan-out, in MB.
 	growthMemory = 200
 	// flat is the ratio up to which a cost that should not grow counts as flat.
 	flat = 1.25
 )
 
-// fanOut has the controller make the Services of n new LocalServices on the nodes of the scene.
+// fanOut lets the controller make the Services of n new LocalServices on the nodes of the scene.
 func (s *scene) fanOut(ctx context.Context, p *controller, prefix string, n int) compared {
 	ctx, cancel := context.WithTimeout(ctx, fanOutTimeout)
 	defer cancel()
@@ -67,7 +67,7 @@ func measureFanOut(ctx context.Context, b *bench) {
 	})
 }
 
-// compareFanOut has bare clients and the controller make the Services of one LocalService in turn.
+// compareFanOut lets bare clients and the controller make the Services of one LocalService in turn.
 func (s *scene) compareFanOut(ctx context.Context, row int, where string, limit float64, n int) {
 	b, mark := s.bench, s.Audit.Mark()
 	what := fmt.Sprintf("1 LocalService × %d nodes, %s", len(s.nodes), where)
@@ -91,7 +91,7 @@ func (s *scene) compareFanOut(ctx context.Context, row int, where string, limit 
 	b.report.add(row, check{what: what + ": status writes", unit: "/s", ours: statusRate}.atMost(3))
 }
 
-// growth is what one size cost.
+// growth holds what one size cost.
 type growth struct {
 	compared
 	services float64
@@ -115,7 +115,7 @@ func measureGrowth(ctx context.Context, b *bench) {
 	}
 }
 
-// grow has bare clients fan out on one new control plane, and the controller on another.
+// grow lets bare clients fan out on one new control plane, and the controller on another.
 func (b *bench) grow(ctx context.Context, nodes int) growth {
 	g := growth{services: float64(growthLocalServices * nodes)}
 	var floor time.Duration

@@ -26,7 +26,7 @@ func (c compared) floorSeconds() float64 { return c.floor.Seconds() }
 func (c compared) cpuSeconds() float64   { return c.cpu.Seconds() }
 func (c compared) ratio() float64        { return divide(c.seconds(), c.floorSeconds()) }
 
-// compareRounds has bare clients and the controller do the same work in rounds, reports the medians as two lines of a
+// compareRounds lets bare clients and the controller do the same work in rounds, reports the medians as two lines of a
 // row, and returns the rounds. The first one, which warms up the API server, does not count.
 func (b *bench) compareRounds(row int, what string, limit float64, rounds int, do func(round int) compared) []compared {
 	var counted []compared

@@ -75,7 +75,7 @@ func (p *publication) slicesEach() int {
 	return (len(p.nodes) + endpointsPerSlice - 1) / endpointsPerSlice
 }
 
-// name is the i-th name, and the address of the pod that it must lead to.
+// name returns the i-th name, and the address of the pod that it must lead to.
 func (p *publication) name(i int) (name, address string) {
 	app, node := fmt.Sprintf("app%03d", i/len(p.nodes)), p.nodes[i%len(p.nodes)]
 	name = app + "-" + node

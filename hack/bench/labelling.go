@@ -54,7 +54,7 @@ func (s *scene) labelRound(ctx context.Context, n int) compared {
 	return c
 }
 
-// label has the controller label the n pods of an app.
+// label lets the controller label the n pods of an app.
 func (s *scene) label(ctx context.Context, p *controller, app string, n int) compared {
 	o := s.observe(ctx, p, func(mark framework.Mark) {
 		try(s.create(ctx, s.localService(app, framework.SceneLabel, "none")))

@@ -46,8 +46,8 @@ type row struct {
 	measure func(ctx context.Context, b *bench)
 }
 
-// rows are those of the table, in the order in which they are measured: first the one for which Kubernetes publishes
-// Services. In a smoke run it would publish those of all others, too.
+// rows returns those of the table, in the order in which they are measured: first the one for which Kubernetes
+// publishes Services. In a smoke run it would publish those of all others, too.
 func rows() []row {
 	return []row{
 		{[]int{10}, measureHostnames},

@@ -60,7 +60,7 @@ func whileRuns(ctx context.Context, p *framework.Process) context.Context {
 	return ctx
 }
 
-// usage is what a running process uses, according to /proc.
+// usage reads what a running process uses from /proc.
 type usage struct{ proc procfs.Proc }
 
 func usageOf(pid int) usage { return usage{try(procfs.NewProc(pid))} }
@@ -70,11 +70,11 @@ func (p usage) cpu() time.Duration {
 	return time.Duration(try(p.proc.Stat()).CPUTime() * float64(time.Second))
 }
 
-// memory is what the process has of the machine's memory, in MB: now, at most so far, and now of its program file,
+// memory holds what the process has of the machine's memory, in MB: now, at most so far, and now of its program file,
 // which the kernel can take back at any time.
 type memory struct{ resident, peak, program float64 }
 
-// own is what is there now but for the program file. That of the playground is all of Kubernetes.
+// own returns what is there now but for the program file. That of the playground is all of Kubernetes.
 func (m memory) own() float64 { return m.resident - m.program }
 
 func (m memory) String() string {
@@ -99,7 +99,7 @@ func (s *scene) settledMemory(ctx context.Context, p usage) memory {
 	return p.memory()
 }
 
-// observed is what the API server and /proc say about a piece of work.
+// observed holds what the API server and /proc say about a piece of work.
 type observed struct {
 	requests framework.Requests
 	cpu      time.Duration

@@ -56,7 +56,7 @@ func (c *check) verdict() (got, target string, pass bool) {
 	return number(c.ours), "", true
 }
 
-// report is what a run has found.
+// report holds what a run has found.
 type report struct {
 	checks []check
 }
@@ -89,7 +89,7 @@ func (r *report) finish(opts options) error {
 	return errors.Join(errs...)
 }
 
-// table is the results in Markdown, its columns aligned so that it can be read as it is.
+// table returns the results in Markdown, its columns aligned so that it can be read as it is.
 func (r *report) table(opts options) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d × %s, %s/%s, built with %s; ",
@@ -145,7 +145,7 @@ func samplesOf[T any](measured []T, value func(T) float64) (s samples) {
 	return s
 }
 
-// quantile is the smallest value that at least a fraction q of the values do not exceed, 0 if there are none.
+// quantile returns the smallest value that at least a fraction q of the values do not exceed, 0 if there are none.
 func (s samples) quantile(q float64) float64 {
 	if len(s) == 0 {
 		return 0
@@ -158,13 +158,13 @@ func (s samples) median() float64 { return s.quantile(0.5) }
 func (s samples) min() float64    { return s.quantile(0) }
 func (s samples) max() float64    { return s.quantile(1) }
 
-// longest is the check of times of which the longest counts.
+// longest returns the check of times of which the longest counts.
 func (s samples) longest(what string) check {
 	return check{what: what, unit: "s", ours: s.max(),
 		note: fmt.Sprintf("longest of %d, median %.2f s, shortest %.2f s", len(s), s.median(), s.min())}
 }
 
-// compareCosts is the check of a cost where there are many of something, against where there are fewer.
+// compareCosts returns the check of a cost where there are many of something, against where there are fewer.
 func compareCosts(what, unit string, many, few float64, ofFew string) check {
 	return check{what: what, unit: unit, ours: many, floor: few, ratio: divide(many, few),
 		note: "the column of the floor is that of " + ofFew}

@@ -79,7 +79,7 @@ func (s *scene) startLoaded(ctx context.Context, size int) {
 	s.reportAtRest(what, rests, mark)
 }
 
-// atRest is what a controller did while only heartbeats came in.
+// atRest holds what a controller did while only heartbeats came in.
 type atRest struct {
 	observed
 	times int // as many status updates as kubelets send

@@ -11,7 +11,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// createOptions are those with which the controller creates Services.
+// createOptions holds those with which the controller creates Services.
 var createOptions = metav1.CreateOptions{FieldManager: v1alpha1.FieldManager}
 
 // serviceTemplate is the Service of some LocalService and node, to make those of others from.
@@ -20,7 +20,7 @@ type serviceTemplate struct {
 	owner, node string
 }
 
-// copyFor is the Service of another LocalService and node.
+// copyFor returns the Service of another LocalService and node.
 func (t *serviceTemplate) copyFor(owner *v1alpha1.LocalService, node string) *corev1.Service {
 	service := t.service.DeepCopy()
 	rename := strings.NewReplacer(t.owner, owner.Name, t.node, node)

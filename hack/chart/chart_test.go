@@ -121,7 +121,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestRefused has values that cannot work refused before anything is installed.
+// TestRefused shows that values which cannot work are refused before anything is installed.
 func TestRefused(t *testing.T) {
 	tests := map[string]string{ // values -> a part of the error
 		"replica: 3":                                 "replica",

@@ -98,7 +98,7 @@ func guardOf(t *testing.T, all objects) map[string]string {
 	return found
 }
 
-// build has kustomize make what it does of a folder.
+// build returns what kustomize makes of a folder.
 func build(t *testing.T, folder string) objects {
 	t.Helper()
 	options := krusty.MakeDefaultOptions()

@@ -88,7 +88,7 @@ func renderFiles(t *testing.T, release, values string) (map[string]string, []err
 	return files, errs
 }
 
-// objects are what a rendering or a manifest has, by kind and name, with the namespace if it is not that of the
+// objects holds what a rendering or a manifest has, by kind and name, with the namespace if it is not that of the
 // release.
 type objects map[string]runtime.Object
 

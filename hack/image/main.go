@@ -39,7 +39,7 @@ const (
 // licenseFiles go with each binary: the license of this module, and those of what is linked.
 var licenseFiles = []string{"LICENSE", "THIRD_PARTY_LICENSES"}
 
-// release is what an image says about itself.
+// release holds what an image says about itself.
 type release struct {
 	version  string
 	revision string

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// config is what `up` was asked for, as its processes inside the namespaces read it.
+// config holds the options of `up`, as its processes inside the namespaces read them.
 type config struct {
 	Nodes            []string
 	Images           []imageSource
@@ -29,7 +29,7 @@ func (c *config) cidrs(ipv4, ipv6 string) string {
 	return ipv4
 }
 
-// libexec is the directory of the programs that nodes run beside the playground itself.
+// libexec returns the directory of the programs that nodes run beside the playground itself.
 func libexec(binary string) string { return filepath.Join(filepath.Dir(binary), "playground.d") }
 
 func (d workdir) writeConfig(c config) error {

@@ -25,7 +25,8 @@ type imageSource struct{ Ref, Binary string }
 
 func (s imageSource) isTarball() bool { return filepath.Ext(s.Binary) == ".tar" }
 
-// pauseImage is what holds the namespaces of every pod. CoreDNS runs in it, too, from a mounted binary.
+// pauseImage returns the image whose container holds the namespaces of every pod. CoreDNS runs in it, too, from a
+// mounted binary.
 func pauseImage(playground string) imageSource {
 	return imageSource{Ref: "localhost/playground-pause:1", Binary: filepath.Join(libexec(playground), "pause")}
 }

@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// message is what the sandbox sends to `up`, which is outside.
+// message is sent by the sandbox to `up`, which is outside.
 type message struct {
 	Ready bool   `json:",omitempty"`
 	Error string `json:",omitempty"`

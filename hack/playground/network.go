@@ -25,7 +25,7 @@ func gateways(dualStack bool) []net.IP {
 	return []net.IP{net.ParseIP(gatewayIP)}
 }
 
-// nodeIPs are the addresses of the i-th node, that of IPv4 first.
+// nodeIPs returns the addresses of the i-th node, that of IPv4 first.
 func nodeIPs(i int, dualStack bool) ([]net.IP, error) {
 	const first, last = 11, 254
 	if first+i > last {
@@ -60,7 +60,7 @@ func routePods(ips []net.IP) error {
 	return nil
 }
 
-// hardwareAddr is the MAC address that goes with an IP address. With random ones, the bridge would take over one of its
+// hardwareAddr returns the MAC address for an IP address. With random ones, the bridge would take over one of its
 // ports' and change it when a node is switched off, and a node would come back with another one: each time, the others
 // would send to the address they remember for ten seconds or more.
 func hardwareAddr(ip net.IP) net.HardwareAddr {

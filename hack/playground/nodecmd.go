@@ -49,7 +49,7 @@ func nodeCommand() *cobra.Command {
 	return cmd
 }
 
-// runningPlayground is the directory of a playground that has nodes.
+// runningPlayground returns the directory of a playground that has nodes.
 func runningPlayground(path string) (workdir, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {

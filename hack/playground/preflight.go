@@ -29,14 +29,14 @@ type problem struct{ what, fix string }
 
 type problems []problem
 
-// programs are what a node needs from the machine, and the packages that have them.
+// programs lists the programs that a node needs from the machine, and the packages that have them.
 var programs = []struct{ name, pkg, why string }{
 	{"nft", "nftables", "kube-proxy programs Services with it"},
 	{"crun", "crun", "it runs the containers"},
 	{"nsenter", "util-linux", "`playground run` enters nodes with it"},
 }
 
-// libexecPrograms are what build.sh puts beside the playground.
+// libexecPrograms lists the programs that build.sh puts beside the playground.
 var libexecPrograms = []string{"containerd", "containerd-shim-runc-v2", "bridge", "loopback", "host-local", "portmap",
 	"runc", "pause"}
 

@@ -76,8 +76,8 @@ func self(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// childEnv is the part of an environment that a component may see. etcd takes flags from it, containerd and the kubelet
-// notify systemd through it, and a proxy for the machine is none for the sandbox.
+// childEnv returns the part of an environment that a component may see. etcd takes flags from it, containerd and the
+// kubelet notify systemd through it, and a proxy for the machine is none for the sandbox.
 func childEnv(environ []string) []string {
 	var env []string
 	for _, kv := range environ {
@@ -165,7 +165,7 @@ func withLog(err error, log string) error {
 	return fmt.Errorf("%w\nits log is %s, which ends with:\n%s", err, log, lines)
 }
 
-// tail is the end of a file, or why it cannot be read.
+// tail returns the end of a file, or why it cannot be read.
 func tail(path string, lines int) string {
 	const width = 300 // some components write whole objects in one line
 	b, err := os.ReadFile(path)
@@ -204,5 +204,5 @@ func poll(ctx context.Context, timeout time.Duration, what string, ok func(conte
 
 func progress(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
 
-// since is the time passed, as progress lines show it.
+// since returns the time passed, as progress lines show it.
 func since(t time.Time) string { return fmt.Sprintf("%.1f s", time.Since(t).Seconds()) }

@@ -15,13 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// clusterResolvConf is what the kubelet gives pods in the default namespace.
+// clusterResolvConf is the resolv.conf that the kubelet gives pods in the default namespace.
 const clusterResolvConf = `nameserver ` + dnsServiceIP + `
 search default` + clusterDomains + `
 options ndots:5
 `
 
-// clusterDomains are those in which names are searched, after the name of a namespace.
+// clusterDomains lists the domains in which names are searched, after the name of a namespace.
 const clusterDomains = `.svc.cluster.local svc.cluster.local cluster.local`
 
 func runCommand() *cobra.Command {
@@ -86,8 +86,8 @@ func run(path, node string, args []string) error {
 	return nil
 }
 
-// nodePID is the process that serves a node's socket, as numbered in our pid namespace. It has other numbers in its
-// own.
+// nodePID returns the process that serves a node's socket, as numbered in our pid namespace. It has other numbers in
+// its own.
 func nodePID(dir workdir, node string) (pid int, err error) {
 	c, err := net.Dial("unix", dir.nodeSocket(node))
 	if err != nil {
@@ -196,7 +196,7 @@ func writeResolverFiles(dir workdir) error {
 
 var hostsLine = regexp.MustCompile(`(?m)^\s*hosts:.*$`)
 
-// clusterNsswitch is the machine's nsswitch.conf with host names from /etc/hosts and DNS only.
+// clusterNsswitch returns the machine's nsswitch.conf with host names from /etc/hosts and DNS only.
 func clusterNsswitch(own []byte) []byte {
 	return append(hostsLine.ReplaceAll(own, nil), "\nhosts: files dns\n"...)
 }

@@ -28,7 +28,7 @@ var pictures = flag.String("pictures", "",
 type Page struct {
 	t   testing.TB
 	ctx context.Context
-	// about is what to print if something is not as it should be.
+	// about returns what to print if something is not as it should be.
 	about func() string
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
-// result is what ginkgo reports of a test that has ended.
+// result holds what ginkgo reports of a test that has ended.
 type result struct {
 	ContainerHierarchyTexts []string
 	LeafNodeText            string

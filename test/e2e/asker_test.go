@@ -39,7 +39,7 @@ type tally struct {
 	Failed          []string
 }
 
-// keepAsking is the asker on its input until SIGTERM, and writes a tally to its output.
+// keepAsking runs the asker on its input until SIGTERM, and writes a tally to its output.
 func keepAsking(in io.Reader, out io.Writer) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()

@@ -28,7 +28,7 @@ const clientTries = 20
 
 // reply has the answers to the requests of a URL.
 type reply struct {
-	// Addresses are those of the name.
+	// Addresses lists those of the name.
 	Addresses []string
 	// Bodies are the answers.
 	Bodies []string

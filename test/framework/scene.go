@@ -27,7 +27,7 @@ const (
 // scenes counts scenes, to give each a unique name, even with -count.
 var scenes atomic.Int32
 
-// Scene is what a test works in: a namespace of a cluster, and nodes that only the LocalServices of this namespace
+// Scene holds what a test works in: a namespace of a cluster, and nodes that only the LocalServices of this namespace
 // select. Its methods fail the test on errors that have nothing to do with what is tested.
 type Scene struct {
 	*Cluster

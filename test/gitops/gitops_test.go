@@ -188,7 +188,7 @@ func (c *healthCheck) run(t *testing.T, object map[string]any) (health, message 
 	return answer.RawGetString("status").String(), answer.RawGetString("message").String()
 }
 
-// value is what Lua has for a value of JSON.
+// value returns what Lua has for a value of JSON.
 func (c *healthCheck) value(v any) lua.LValue {
 	switch v := v.(type) {
 	case map[string]any:

@@ -10,8 +10,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// hostile has values that an API server may accept for a LocalService but not for a Service, by the last name of their
-// field.
+// hostile holds values that an API server may accept for a LocalService but not for a Service, by the last name of
+// their field.
 var hostile = map[string][]any{
 	"targetPort": {-1, 0, 70000, 65535, 65536, "", "8080", "a-b", "a--b", "-a", "A", "abcdefghijklmno",
 		"abcdefghijklmnop"},

@@ -50,7 +50,7 @@ func (a *attempt) try(ctx context.Context, with kubernetes.Interface) error {
 // in returns the path of the objects in a namespace of the core API.
 func in(namespace string) string { return "/api/v1/namespaces/" + namespace }
 
-// attack is what somebody does who has stolen the controller's token.
+// attack describes what somebody does who has stolen the controller's token.
 type attack struct {
 	what string
 	// policy ends the name of the policy that refuses it.

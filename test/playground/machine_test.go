@@ -42,7 +42,7 @@ func mustEnd(t *testing.T, family []*os.Process) {
 	})
 }
 
-// machine is what a playground must not add to.
+// machine lists what a playground must not add to.
 type machine map[string]bool
 
 func lookAtMachine(t *testing.T) machine {

@@ -44,7 +44,7 @@ type DNSServer struct {
 // DNSAnswer holds what the server answers for a name, and whether that is right.
 type DNSAnswer struct {
 	Result DNSResult `json:"result"`
-	// Addresses are those in the answer, sorted.
+	// Addresses lists those in the answer, sorted.
 	Addresses []string `json:"addresses"`
 	// Message says what is wrong, "" if nothing is.
 	Message string `json:"message"`

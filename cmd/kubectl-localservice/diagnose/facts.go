@@ -23,7 +23,7 @@ import (
 // Input holds what findings are made from: one LocalService, and the objects that may be a part of it.
 type Input struct {
 	LocalService *v1alpha1.LocalService
-	// Nodes are those of the cluster.
+	// Nodes lists those of the cluster.
 	Nodes []*corev1.Node
 	// AllNodes is false if Nodes is empty because the user may not list them.
 	AllNodes bool
@@ -33,9 +33,9 @@ type Input struct {
 	Pods           []*corev1.Pod
 	// PodsUnknown is true if Pods were not read.
 	PodsUnknown bool
-	// Around is what was seen when no pod was there.
+	// Around holds what was seen when no pod was there.
 	Around Around
-	// Controller is what the Lease of the controller shows.
+	// Controller holds what the Lease of the controller shows.
 	Controller Controller
 	// Now is the time.
 	Now time.Time

@@ -93,7 +93,7 @@ func localService(changes ...func(*v1alpha1.LocalService)) *v1alpha1.LocalServic
 	return ls
 }
 
-// readyCondition has the controller say that a LocalService is not ready.
+// readyCondition lets the controller say that a LocalService is not ready.
 func readyCondition(reason, message string) func(*v1alpha1.LocalService) {
 	return func(ls *v1alpha1.LocalService) {
 		ls.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse,
@@ -132,7 +132,7 @@ func other(name string, owners []metav1.OwnerReference) []*corev1.Service {
 	return []*corev1.Service{{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", OwnerReferences: owners}}}
 }
 
-// addresses are those of the pods in these tests, by name, unless a test gives them others.
+// addresses lists those of the pods in these tests, by name, unless a test gives them others.
 var addresses = map[string]string{"a": "10.0.0.1", "b": "10.0.0.2", "c": "10.0.0.3", "d": "10.0.0.4",
 	"w": "10.0.0.4", "x": "10.0.0.1", "y": "10.0.0.3", "z": "10.0.0.1"}
 

@@ -67,19 +67,19 @@ type Node struct {
 	DNSName string `json:"dnsName"`
 	// Endpoints counts the endpoints that the EndpointSlices of the name hold.
 	Endpoints Endpoints `json:"endpoints"`
-	// Addresses are those of the ready endpoints.
+	// Addresses lists those of the ready endpoints.
 	Addresses []string `json:"addresses"`
-	// DNSAddresses are those that the cluster's DNS should answer for DNSName: the cluster IPs of the Service or, if it
-	// is headless, the addresses of the ready endpoints.
+	// DNSAddresses lists those that the cluster's DNS should answer for DNSName: the cluster IPs of the Service or, if
+	// it is headless, the addresses of the ready endpoints.
 	DNSAddresses []string `json:"dnsAddresses"`
-	// Ports are those of the Service.
+	// Ports lists those of the Service.
 	Ports []Port `json:"ports"`
 	// LoadBalancer has the addresses, or names, at which a load balancer answers for the Service.
 	LoadBalancer []string `json:"loadBalancer"`
-	// Pods are those on the node, or nodes, that the LocalService selects, and those that only wait for it, by name.
+	// Pods lists those on the node, or nodes, that the LocalService selects, and those that only wait for it, by name.
 	Pods    []Pod `json:"pods"`
 	Finding `json:",inline"`
-	// DNS is what the cluster's DNS answers, nil if it was not asked.
+	// DNS holds the answer of the cluster's DNS, nil if it was not asked.
 	DNS *DNSAnswer `json:"dns,omitempty"`
 	// HasService is true if the LocalService has the Service of the name.
 	HasService bool `json:"-"`

@@ -76,9 +76,9 @@ type Cell struct {
 type Update struct {
 	// Reset is in the first update of a stream: the page forgets what it received before.
 	Reset *Scope `json:"reset,omitempty"`
-	// Columns are those that are new or have changed, by <namespace>/<name>, null for one that is gone.
+	// Columns holds those that are new or have changed, by <namespace>/<name>, null for one that is gone.
 	Columns map[string]*Column `json:"columns,omitempty"`
-	// Places are those of nodes that are new or have changed, null for a node that is gone.
+	// Places holds those of nodes that are new or have changed, null for a node that is gone.
 	Places map[string]*Place `json:"places,omitempty"`
 	// Status is the status of the watch, if it has changed.
 	Status *Status `json:"status,omitempty"`

@@ -19,7 +19,7 @@ import (
 // ownName is one more name of agnhost, by which the playground is told of the tarball.
 const ownName = "localhost/conformance:1"
 
-// image is what an image runs.
+// image describes what an image runs.
 type image struct {
 	names      []string
 	entrypoint []string
@@ -27,7 +27,7 @@ type image struct {
 	stopSignal string
 }
 
-// images are those that the tests name. agnhost and its previous version differ in nothing that they use. nginx only
+// images lists those that the tests name. agnhost and its previous version differ in nothing that they use. nginx only
 // has to answer on port 80; busybox is no process 1 that ends when it is asked to.
 var images = []image{
 	{names: []string{imageutils.GetE2EImage(imageutils.Agnhost), imageutils.GetE2EImage(imageutils.AgnhostPrev),

@@ -27,8 +27,8 @@ var (
 	nodes      = []string{"n0", "n1", "n2", "n0-n1", "n0.n1", "n3.example.com", "n4"}
 )
 
-// actions are what a step can do to the objects of the API server, by its Do. An action that fails, for example because
-// the API server refuses it, does nothing.
+// actions lists what a step can do to the objects of the API server, by its Do. An action that fails, for example
+// because the API server refuses it, does nothing.
 var actions = map[string]func(w *world, s Step) error{
 	"add-node":     func(w *world, s Step) error { return w.server.Create(userName, newNode(s.On)) },
 	"remove-node":  func(w *world, s Step) error { return w.remove(newNode(s.On)) },

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// faultActions are what can go wrong between a replica and the API server, by the Do of a step. On is what is
+// faultActions lists what can go wrong between a replica and the API server, by the Do of a step. On is what is
 // concerned.
 var faultActions = map[string]func(ctx context.Context, w *world, s Step){
 	"stall":          func(_ context.Context, w *world, s Step) { w.stall(s, w.endpoints()...) },

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Outcome is what happens to a request instead of what it asks for.
+// Outcome says what happens to a request instead of what it asks for.
 type Outcome string
 
 const (

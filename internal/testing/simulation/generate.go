@@ -185,7 +185,7 @@ func nothing(*drawing) string { return "" }
 
 func quotas(d *drawing) string { return pick(d, namespaces...) }
 
-// often is what people and clusters do. What they do more often appears more often.
+// often lists what people and clusters do. What they do more often appears more often.
 var often = []kind{
 	{"apply", apply}, {"apply", apply}, {"edit", edit}, {"edit", edit}, {"edit", edit},
 	do("add-node", node), do("add-node", node), do("remove-node", node), do("remove-node", node),
@@ -212,7 +212,7 @@ func watched(d *drawing) string {
 	return d.of("resource", "localservices", "nodes", "services", "endpointslices", "pods")
 }
 
-// faulty is what goes wrong.
+// faulty lists what goes wrong.
 var faulty = []kind{
 	{"stall", stalls}, {"stall", stalls}, {"stall", stalls}, {"fail", fails}, {"fail", fails}, {"fail", fails},
 	{"crash", crashes}, {"crash", crashes}, {"lag", lags}, do("break", watched), do("compact", watched),

@@ -48,7 +48,7 @@ type guard struct {
 	changed time.Time               // when anything last changed on which demands depend
 }
 
-// demand is what has been asked for under a name.
+// demand records what has been asked for under a name.
 type demand struct {
 	signature string // who wants it, and with which immutable fields; "" for nobody
 	since     time.Time

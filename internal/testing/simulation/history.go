@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// History is what happens in a world: how it begins, and what is done in it, step by step.
+// History describes what happens in a world: how it begins, and what is done in it, step by step.
 type History struct {
 	// Seed is the seed of latencies.
 	Seed uint64
@@ -28,7 +28,7 @@ type History struct {
 type Step struct {
 	// After is how long nothing happens before.
 	After time.Duration
-	// Do is what happens, on what, and how. See actions.
+	// Do says what happens, on what, and how. See actions.
 	Do, On, How string
 	// For is how long it lasts, 0 for what has no end of its own.
 	For time.Duration

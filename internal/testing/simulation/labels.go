@@ -24,7 +24,7 @@ const (
 	relabelTime = 2*time.Minute + settleTime
 )
 
-// podLabels is what the guard knows of pods, their ReplicaSets, and their node labels.
+// podLabels holds what the guard knows of pods, their ReplicaSets, and their node labels.
 type podLabels struct {
 	// needed is how many pods each ReplicaSet has had a reason to create, and made how many it has created, by UID.
 	needed, made map[types.UID]int

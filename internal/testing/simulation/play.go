@@ -19,7 +19,7 @@ import (
 // has ended.
 type Program func(ctx context.Context, replica Replica)
 
-// Replica is what a program gets to run as one replica.
+// Replica holds what a program needs to run as one replica.
 type Replica struct {
 	Config *rest.Config
 	// Elect is whether it has to be elected before it works.
@@ -31,11 +31,11 @@ type Replica struct {
 	Record  func(object, eventType, reason, note string)
 }
 
-// Failure is what a history has shown to be wrong with the controllers.
+// Failure describes what a history has shown to be wrong with the controllers.
 type Failure struct {
 	// Kind is the same for all failures of a kind, and What says what it is about.
 	Kind, What string
-	// Story is what happened.
+	// Story says what happened.
 	Story string
 }
 

@@ -21,7 +21,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// definition is what the API server knows about one resource, and does to its objects.
+// definition describes what the API server knows about one resource, and does to its objects.
 type definition struct {
 	name      string
 	kind      schema.GroupVersionKind

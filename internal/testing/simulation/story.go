@@ -10,7 +10,8 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 )
 
-// story is what happened in a world, in order. It is recorded as it happens, and formatted only if something is wrong.
+// story records what happened in a world, in order. It is recorded as it happens, and formatted only if something is
+// wrong.
 type story struct {
 	mu      sync.Mutex
 	begun   time.Time

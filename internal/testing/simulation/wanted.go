@@ -23,7 +23,7 @@ import (
 
 const rack = v1alpha1.DefaultNodeLabelKey
 
-// snapshot is what is stored at one moment, and which Services LocalServices want at that moment: what
+// snapshot holds what is stored at one moment, and which Services LocalServices want at that moment: what
 // docs/reference/behaviour.md promises, from LocalServices, nodes and pods alone.
 type snapshot struct {
 	locals   []*v1alpha1.LocalService // without those that are being deleted

@@ -24,7 +24,7 @@ const (
 	freshTimeout = 3 * time.Second
 )
 
-// view is what an endpoint sees of a resource: its watches may be late.
+// view holds what an endpoint sees of a resource: its watches may be late.
 type view struct {
 	*table
 	lag          time.Duration
@@ -69,7 +69,7 @@ func (e *Endpoint) breakAll() {
 
 func (v *view) isStalled() bool { return time.Now().Before(v.stalledUntil) }
 
-// selection is what a list or a watch asks for.
+// selection describes what a list or a watch asks for.
 type selection struct {
 	namespace string
 	labels    labels.Selector
