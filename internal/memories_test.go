@@ -1,9 +1,12 @@
 package internal_test
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
 	"maps"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -26,6 +29,7 @@ var plumbing = map[string]string{
 	"internal/plan Input.Ready":            "part of one plan",
 	"internal/plan Names.Slices":           "part of one plan",
 	"internal/plan Plan.Changes":           "the result of one plan",
+	"internal/plan Plan.PortNumbers":       "part of one plan",
 	"internal/plan comparison.compared":    "part of one plan",
 	"internal/reconcile Loop.running":      "set once, when Run begins",
 	"internal/reconcile fairQueue.running": "part of Loop.queue: the keys that workers have",
@@ -89,43 +93,93 @@ func memoriesInDocs(t *testing.T) map[string]bool {
 	return table
 }
 
-var (
-	declaration = regexp.MustCompile(`^(?:type (\w+)(?:\[.*\])? struct ?\{|var \($|var )(?:\s*(\w+) (.*))?$`)
-	member      = regexp.MustCompile(`^\t(\w+)(?:, \w+)* +(.*)$`)
-	// container matches the types, and the values of variables, that may remember something.
-	container = regexp.MustCompile(`^(= make\()?[^(]*(\bmap\[|\bchan |\bsync\.Map\b|\batomic\.|LRU|Cache\b|RateLimiter)`)
-)
-
 // fieldsOf calls found with every field of the types of a package, and with its variables, each with whether its type
-// may remember something. It reads the lines as gofmt writes them.
+// may remember something.
 func fieldsOf(t *testing.T, dir string, found func(name string, remembers bool)) {
-	files, err := filepath.Glob("../" + dir + "/*.go")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no files in %s: %v", dir, err)
+	var files []*ast.File
+	entries, err := os.ReadDir("../" + dir)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, file := range files {
-		if strings.HasSuffix(file, "_test.go") {
-			continue
+	for _, entry := range entries {
+		if name := entry.Name(); strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go") {
+			file, err := parser.ParseFile(token.NewFileSet(), "../"+dir+"/"+name, nil, parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files = append(files, file)
 		}
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
+	}
+	specs := specsOf(files)
+	containers := map[string]bool{}               // the package's own names for maps and channels
+	for before := -1; before < len(containers); { // Until no name for another name is found.
+		before = len(containers)
+		for _, spec := range specs {
+			if spec, isType := spec.(*ast.TypeSpec); isType && remembers(spec.Type, containers) {
+				containers[spec.Name.Name] = true
+			}
 		}
-		isInside, isWhole, prefix := false, false, ""
-		for line := range strings.Lines(string(text)) {
-			line, _, _ = strings.Cut(strings.TrimRight(line, "\n"), " //")
-			if begins := declaration.FindStringSubmatch(line); begins != nil {
-				isInside, isWhole, prefix = true, begins[2] != "", dir+" "+begins[1]
-				if begins[1] != "" {
-					prefix += "."
+	}
+	for _, spec := range specs {
+		switch spec := spec.(type) {
+		case *ast.TypeSpec:
+			if fields, isStruct := spec.Type.(*ast.StructType); isStruct {
+				for _, field := range fields.Fields.List {
+					for _, name := range field.Names {
+						found(dir+" "+spec.Name.Name+"."+name.Name, remembers(field.Type, containers))
+					}
 				}
-				line = "\t" + begins[2] + " " + begins[3] // The only member of the declaration, if it has one line.
 			}
-			isInside = isInside && line != "}" && line != ")"
-			if is := member.FindStringSubmatch(line); isInside && is != nil {
-				found(prefix+is[1], container.MatchString(is[2]))
-				isInside = !isWhole
+		case *ast.ValueSpec:
+			for i, name := range spec.Names {
+				of := spec.Type
+				if of == nil && i < len(spec.Values) {
+					of = spec.Values[i]
+				}
+				found(dir+" "+name.Name, of != nil && remembers(of, containers))
 			}
 		}
 	}
+}
+
+// specsOf returns the declarations of types and variables at the top of files.
+func specsOf(files []*ast.File) (specs []ast.Spec) {
+	for _, file := range files {
+		for _, decl := range file.Decls {
+			if decl, ok := decl.(*ast.GenDecl); ok && (decl.Tok == token.TYPE || decl.Tok == token.VAR) {
+				specs = append(specs, decl.Specs...)
+			}
+		}
+	}
+	return specs
+}
+
+// kinds are words in the names of types of other packages that remember something.
+var kinds = regexp.MustCompile(`^(sync\.Map|atomic\..*|.*(LRU|lru\.|Cache\b|RateLimiter|MutationCache).*)$`)
+
+// remembers reports whether a type, or the value of a variable, may remember something.
+func remembers(of ast.Expr, containers map[string]bool) bool {
+	switch of := of.(type) {
+	case *ast.MapType, *ast.ChanType:
+		return true
+	case *ast.StarExpr:
+		return remembers(of.X, containers)
+	case *ast.UnaryExpr:
+		return remembers(of.X, containers)
+	case *ast.ArrayType:
+		return remembers(of.Elt, containers)
+	case *ast.CompositeLit:
+		return of.Type != nil && remembers(of.Type, containers)
+	case *ast.CallExpr: // make(map[…]…)
+		return len(of.Args) > 0 && types.ExprString(of.Fun) == "make" && remembers(of.Args[0], containers)
+	case *ast.IndexExpr:
+		return remembers(of.X, containers)
+	case *ast.IndexListExpr:
+		return remembers(of.X, containers)
+	case *ast.Ident:
+		return containers[of.Name]
+	case *ast.SelectorExpr:
+		return kinds.MatchString(types.ExprString(of))
+	}
+	return false
 }
