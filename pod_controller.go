@@ -137,8 +137,8 @@ func (c *podController) sync(ctx context.Context, key types.NamespacedName) erro
 		c.loop.AddAfter(key, retryAfter)
 		if refusal != nil {
 			c.warn(ctx, ls, p, eventLabelRefused, fmt.Sprintf("The label %s of pods is wrong or missing, so that "+
-				"they do not answer under the name of their node, but maybe under that of another: %s", c.Options.NodeLabelKey,
-				status.CauseOf(refusal, p.GetName(), p.Node())))
+				"they do not answer under the name of their node, but maybe under that of another: %s",
+				c.Options.NodeLabelKey, status.CauseOf(refusal, p.GetName(), p.Node())))
 		}
 		return nil
 	case sinceWrite < cache.ObservedTimeout:

@@ -149,7 +149,8 @@ func summarizeTaken(conflicts []plan.Change) string {
 	isOwned := func(conflict plan.Change) bool { return conflict.Current.Controller() != plan.Controller{} }
 	advise := func(them string) string {
 		if slices.ContainsFunc(conflicts, isOwned) {
-			return ". Create this LocalService under another name: deleting a Service does not help, as its owner would create it again"
+			return ". Create this LocalService under another name: deleting a Service does not help, as its owner " +
+				"would create it again"
 		}
 		return fmt.Sprintf(". If nothing uses %[1]s, delete %[1]s; if the app needs %[1]s, create this LocalService "+
 			"under another name: a Service cannot be renamed", them)

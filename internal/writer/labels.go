@@ -95,8 +95,8 @@ func (l *Labels) checkMayChange(ctx context.Context, p *cache.Pod, current strin
 	case err != nil && ClassOf(err) == Transient:
 		return fmt.Errorf("read %s: %w", name, err)
 	case err != nil:
-		return refuse("%s cannot be read, and may select its pods by %s=%s, so that stays: %s: %w", name, l.Key, current,
-			advice, err)
+		return refuse("%s cannot be read, and may select its pods by %s=%s, so that stays: %s: %w", name, l.Key,
+			current, advice, err)
 	case slices.Contains(keys, l.Key):
 		return refuse("%s selects its pods by %s=%s, so that stays: %s", name, l.Key, current, advice)
 	}

@@ -162,8 +162,8 @@ func (c *Controller) Stops(kubectl string, now time.Time) string {
 	if !now.IsZero() {
 		renewed = duration.HumanDuration(max(now.Sub(c.Renewed), 0)) + " ago"
 	}
-	return fmt.Sprintf("The controller does not seem to run: Lease %s/%s was %s %s. See whether its pods "+
-		"run, and in their log what they wait for: %s get deployments,pods -n %s", c.Namespace, c.Name, said, renewed, kubectl,
+	return fmt.Sprintf("The controller does not seem to run: Lease %s/%s was %s %s. See whether its pods run, and in "+
+		"their log what they wait for: %s get deployments,pods -n %s", c.Namespace, c.Name, said, renewed, kubectl,
 		c.Namespace)
 }
 

@@ -53,8 +53,8 @@ func TestMessage(t *testing.T) {
 			aPod("a", "n1", eight)), "No container declares port 9999/TCP (declared: 8080/TCP). If nothing listens there, " +
 			"correct port, targetPort or protocol."},
 		"no such port, headless": {onNode(ports("None", port("", 80, intstr.FromInt32(9999))), aPod("a", "n1", eight)),
-			"No container declares port 9999/TCP (declared: 8080/TCP). If nothing listens there, correct port, targetPort or " +
-				"protocol."},
+			"No container declares port 9999/TCP (declared: 8080/TCP). If nothing listens there, correct port, " +
+				"targetPort or protocol."},
 		"no such protocol": {onNode(ports("", v1alpha1.ServicePort{Protocol: corev1.ProtocolUDP, Port: 8080}),
 			aPod("a", "n1", eight)), "No container declares port 8080/UDP (declared: 8080/TCP). If nothing listens " +
 			"there, correct port, targetPort or protocol."},
@@ -92,9 +92,9 @@ func TestController(t *testing.T) {
 			"run, and in their log what they wait for: kubectl get deployments,pods -n ops"
 		given = "The controller does not seem to run: Lease ops/lsc was released 90s ago. See whether its pods " +
 			"run, and in their log what they wait for: kubectl get deployments,pods -n ops"
-		waits = "The controller runs, but has not finished with the latest change in namespace default. Does it watch " +
-			"this namespace (-namespaces), does it label pods (-label-pods), and has it all permissions? Its log " +
-			"says: kubectl logs -n ops lsc-7-x"
+		waits = "The controller runs, but has not finished with the latest change in namespace default. Does it " +
+			"watch this namespace (-namespaces), does it label pods (-label-pods), and has it all permissions? Its " +
+			"log says: kubectl logs -n ops lsc-7-x"
 		unknown = "No controller has acted on the latest change in namespace default. See whether one runs, and " +
 			"whether it watches this namespace (-namespaces), or ask the cluster's administrator: kubectl get " +
 			"deployments,pods -n local-service-system"

@@ -49,6 +49,8 @@ const (
 	crashes    = "CrashLoopBackOff"
 	pullFails  = "ImagePullBackOff"
 	terminates = "Terminating"
+	// initializes is what kubelets say of the containers that wait for an init container.
+	initializes = "PodInitializing"
 	// ProbeFails is the reason of a pod that runs, whose startup or readiness probe does not succeed.
 	ProbeFails = "ProbeFails"
 
@@ -173,24 +175,23 @@ func whyNotReady(p *corev1.Pod, f *facts) trouble {
 		}
 		return t
 	}
+	waits := slices.ContainsFunc(p.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
+		return c.State.Waiting != nil && c.State.Waiting.Reason == initializes
+	})
 	for i := range containers {
-		t := whyNotRunning(p, &containers[i], i < inits, f)
-		initializes := slices.IndexFunc(p.Status.InitContainerStatuses, func(c corev1.ContainerStatus) bool {
-			return c.State.Running != nil && !c.Ready
-		})
-		switch {
-		case t.word == "PodInitializing" && initializes >= 0:
-			return in(initializes, trouble{word: t.word, cause: "the other containers wait for it",
-				note: sinceItRuns(&containers[initializes], f.agesAt), more: itsLog})
+		switch t := whyNotRunning(p, &containers[i], i < inits, f); {
 		case t.word != "":
 			t.cause = elide(t.cause, p)
 			return in(i, t)
+		case i < inits && waits && containers[i].State.Running != nil && !containers[i].Ready:
+			return in(i, trouble{word: initializes, cause: "the other containers wait for it",
+				note: sinceItRuns(&containers[i], f.agesAt), more: itsLog})
 		}
 	}
 	if ready.Status == corev1.ConditionTrue {
 		return trouble{}
 	}
-	for i := inits; i < len(containers); i++ {
+	for i := range containers {
 		c, probe := &containers[i], "its readiness probe does not succeed"
 		if !ptr.Deref(c.Started, true) {
 			probe = "its startup probe has not succeeded"

@@ -14,7 +14,8 @@ func TestWhyNotReady(t *testing.T) {
 	initState := func(state corev1.ContainerState) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
 			notReady(waiting("PodInitializing"))(p)
-			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{State: running, Ready: true}, {Name: "init", State: state}}
+			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{State: running, Ready: true},
+				{Name: "init", State: state}}
 		}
 	}
 	ago := func(seconds int) metav1.Time { return metav1.NewTime(now.Add(-time.Duration(seconds) * time.Second)) }
@@ -110,6 +111,10 @@ func TestWhyNotReady(t *testing.T) {
 		}, "CrashLoopBackOff", "init container init: exit code 5 (1 restart)"},
 		"init container runs": {initState(runs(240)), "PodInitializing",
 			"init container init: the other containers wait for it (has run for 4m)"},
+		"sidecar is not ready": {func(p *corev1.Pod) {
+			lost(p)
+			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "proxy", State: running}}
+		}, ProbeFails, "init container proxy: " + probe},
 		"init container is done": {initState(terminated("Completed", 0)), "PodInitializing", "PodInitializing"},
 		"readiness probe":        {notReady(running), ProbeFails, probe},
 		"startup probe": {func(p *corev1.Pod) {
