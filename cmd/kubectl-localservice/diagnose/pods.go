@@ -160,6 +160,21 @@ func whyNotReady(p *corev1.Pod, f *facts) trouble {
 	case p.DeletionTimestamp != nil:
 		return trouble{word: terminates, cause: terminates}
 	}
+	isReady := ready.Status == corev1.ConditionTrue
+	switch t := whyContainerNotReady(p, isReady, f); {
+	case t.word != "" || isReady:
+		return t
+	case p.Spec.NodeName == "":
+		return trouble{word: cmp.Or(scheduled.Reason, "Unscheduled"),
+			cause: "not scheduled: " + cmp.Or(own(scheduled.Message), "no scheduler has decided yet")}
+	}
+	return trouble{word: cmp.Or(p.Status.Reason, ready.Reason, "NotReady"),
+		cause: own(cmp.Or(ready.Message, p.Status.Reason))}
+}
+
+// whyContainerNotReady says which container of a pod is not ready and why, or in one that is ready, which seems to end
+// again soon.
+func whyContainerNotReady(p *corev1.Pod, isReady bool, f *facts) trouble {
 	inits := len(p.Status.InitContainerStatuses)
 	containers := containersOf(p)
 	in := func(i int, t trouble) trouble {
@@ -188,24 +203,16 @@ func whyNotReady(p *corev1.Pod, f *facts) trouble {
 				note: sinceItRuns(&containers[i], f.agesAt), more: itsLog})
 		}
 	}
-	if ready.Status == corev1.ConditionTrue {
-		return trouble{}
-	}
 	for i := range containers {
 		c, probe := &containers[i], "its readiness probe does not succeed"
 		if !ptr.Deref(c.Started, true) {
 			probe = "its startup probe has not succeeded"
 		}
-		if !c.Ready && c.State.Running != nil {
+		if !isReady && !c.Ready && c.State.Running != nil {
 			return in(i, trouble{word: ProbeFails, cause: probe, note: sinceItRuns(c, f.agesAt), more: itsEvents})
 		}
 	}
-	if p.Spec.NodeName == "" {
-		return trouble{word: cmp.Or(scheduled.Reason, "Unscheduled"),
-			cause: "not scheduled: " + cmp.Or(own(scheduled.Message), "no scheduler has decided yet")}
-	}
-	return trouble{word: cmp.Or(p.Status.Reason, ready.Reason, "NotReady"),
-		cause: own(cmp.Or(ready.Message, p.Status.Reason))}
+	return trouble{}
 }
 
 // failures says with which exit code a container of a pod that has ended failed.
