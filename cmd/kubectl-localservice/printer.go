@@ -166,7 +166,7 @@ func (p *nodesPrinter) printTable(lists []*diagnose.NodeList) error {
 	for _, list := range lists {
 		s := &list.Summary
 		status := cmp.Or(s.Status, "not set yet") + "."
-		if s.Problem != "" && !s.Reported {
+		if s.Problem != "" && !s.Reported && list.Controller == "" {
 			status = s.Status + ": " + s.Problem
 		}
 		if p.name != "" || s.Problem != "" { // The columns of kubectl get localservices
