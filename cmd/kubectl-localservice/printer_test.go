@@ -3,12 +3,15 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
 	"github.com/localservice-dev/local-service-controller/internal/words"
@@ -91,5 +94,22 @@ func wantHarmless(t *testing.T, what, text string) {
 	}
 	if strings.Contains(text, "\x1b") || strings.Contains(text, "\nLocalService kube-system/dns: fine") {
 		t.Errorf("%s: %q", what, text)
+	}
+}
+
+// TestControllerInPassing: a watch says what is wrong with the controller only if it still is in the next snapshot.
+func TestControllerInPassing(t *testing.T) {
+	streams, _, _, stderr := genericiooptions.NewTestIOStreams()
+	p := &nodesPrinter{plugin: newPlugin(streams), nodesFlags: &nodesFlags{}, table: printers.GetNewTabWriter(io.Discard),
+		before: map[string]*diagnose.NodeList{}, last: map[string]string{}}
+	for i, c := range []struct{ says, want string }{{"", ""}, {"late", ""}, {"", ""}, {"late", ""}, {"late", "late\n"},
+		{"late", ""}} {
+		if err := p.printChanges([]*diagnose.NodeList{{Controller: c.says}}); err != nil {
+			t.Fatal(err)
+		}
+		if got := stderr.String(); got != c.want {
+			t.Errorf("snapshot %d: %q, want %q", i, got, c.want)
+		}
+		stderr.Reset()
 	}
 }

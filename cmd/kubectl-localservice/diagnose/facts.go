@@ -161,12 +161,15 @@ func Trim(object any) (any, error) {
 	}
 	switch o := object.(type) {
 	case *corev1.Pod:
-		for i, c := range o.Spec.Containers {
-			o.Spec.Containers[i] = corev1.Container{Name: c.Name, Ports: c.Ports, Command: c.Command, Args: c.Args,
-				Env: c.Env, LivenessProbe: c.LivenessProbe, StartupProbe: c.StartupProbe}
+		for _, containers := range [][]corev1.Container{o.Spec.InitContainers, o.Spec.Containers} {
+			for i, c := range containers {
+				containers[i] = corev1.Container{Name: c.Name, Ports: c.Ports, Command: c.Command, Args: c.Args,
+					Env: c.Env, LivenessProbe: c.LivenessProbe, StartupProbe: c.StartupProbe,
+					RestartPolicy: c.RestartPolicy}
+			}
 		}
 		o.Annotations, o.Spec = nil, corev1.PodSpec{NodeName: o.Spec.NodeName, Affinity: o.Spec.Affinity,
-			Tolerations: o.Spec.Tolerations, Containers: o.Spec.Containers}
+			Tolerations: o.Spec.Tolerations, InitContainers: o.Spec.InitContainers, Containers: o.Spec.Containers}
 	case *corev1.Node:
 		conditions := o.Status.Conditions
 		for i := range conditions {

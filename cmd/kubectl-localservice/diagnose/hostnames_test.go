@@ -76,7 +76,7 @@ func TestHostnameReasons(t *testing.T) {
 			"Service demo, which publishes the names, is missing; the controller has not written it yet",
 			Endpoints{}},
 		"conflict": {func(in *Input) { in.Services = append(in.Services[:1], other("demo", nil)...) }, NameConflict,
-			"the name of the Service for the names is taken by a Service without an owner (demo); if",
+			"Service demo, which publishes the names, exists already, without an owner (demo); if",
 			Endpoints{}},
 		"selects pods": {func(in *Input) { in.Services[1].Spec.Selector = labels.Set{"a": "b"} }, ServiceOutdated,
 			"Service demo, which publishes the names, has another selector than the LocalService says", ready},
@@ -91,7 +91,7 @@ func TestHostnameReasons(t *testing.T) {
 			", which selects the pods, is missing", ready},
 		"source taken": {func(in *Input) { in.Services[0].OwnerReferences = controlledBy("v1", "X", "x") },
 			NameConflict,
-			"the name of the Service for the pods is taken by a Service of X x (v1)", ready},
+			", which selects the pods, exists already, of X x (v1)", ready},
 		"source outdated": {func(in *Input) { in.LocalService.Spec.Selector["app"] = "x" }, ServiceOutdated,
 			`("app=demo" instead of "app=x")`, ready},
 		"not published by Kubernetes": {func(in *Input) { in.EndpointSlices = nil }, EndpointsOutdated,
@@ -174,7 +174,7 @@ func TestGroups(t *testing.T) {
 	well, none := Finding{State: Healthy}, Finding{Reason: NoPods, State: Empty, Cause: "no pod with app=demo here"}
 	none.Message = none.Cause
 	for _, f := range []*Finding{&nameless, &empty} {
-		f.Act = "label it, or correct spec.groupBy: kubectl get nodes -L zone"
+		f.Act = "set it, or correct spec.groupBy: kubectl get nodes -L zone"
 		f.Message = f.Cause + "; " + f.Act
 	}
 	want := []*Node{

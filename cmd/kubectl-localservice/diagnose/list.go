@@ -173,21 +173,17 @@ type Pod struct {
 	Message string `json:"message"`
 	// Container is the container that the reason is about, "" for none, or if the pod has only one.
 	Container string `json:"container"`
-	// Log is which log of the container, or of any, says more; "" if none has run.
-	Log Log `json:"log"`
+	// Log is which log of the container, or of any, says more: LogCurrent or LogPrevious; "" if none has run.
+	Log string `json:"log"`
 	// Restarts is how often the containers have restarted, and Created is when the pod was created.
 	Restarts int32       `json:"restarts"`
 	Created  metav1.Time `json:"created"`
 }
 
-// Log is one of the logs of a container that the kubelet keeps.
-type Log string
-
+// The logs of a container that the kubelet keeps: of the one that runs, or has just ended, and of the one before.
 const (
-	// LogCurrent is that of the container that runs, or has just ended.
-	LogCurrent Log = "Current"
-	// LogPrevious is that of the container that ran before.
-	LogPrevious Log = "Previous"
+	LogCurrent  = "Current"
+	LogPrevious = "Previous"
 )
 
 // newNode returns a node about which nothing is known. Its lists are [] in JSON, not null.
@@ -218,7 +214,7 @@ func Nodes(in Input) *NodeList {
 		finding, status := findingOf(n)
 		n.Finding = finding
 		complete(n)
-		isAnyLate = isAnyLate || isLate(n)
+		isAnyLate = isAnyLate || n.Waits && n.refusal == ""
 		list.Summary.Reported = list.Summary.Reported || slices.Contains(status, f.ready.Reason)
 		if n.Service != "" || n.rival != "" {
 			list.Summary.Nodes++

@@ -3,16 +3,15 @@ package diagnose
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
 // Around holds what there is instead of the pods of a LocalService that has none.
@@ -37,12 +36,22 @@ func messagesOf(f *facts) (messages []string) {
 	}
 	// Nobody is sent to a port that no container declares.
 	ports := cmp.Or(undeclaredPorts(f), sentence(plan.TranslatedPorts(f.LocalService, f.portNumbers)))
-	for _, message := range []string{whyNoPods(f), ports} {
+	for _, message := range []string{whyNoNames(f), whyNoPods(f), ports} {
 		if message != "" {
 			messages = append(messages, message)
 		}
 	}
 	return messages
+}
+
+// whyNoNames says that no node matches, unless the status says so.
+func whyNoNames(f *facts) string {
+	ls := f.LocalService
+	if len(f.names) > 0 || !f.AllNodes || !plan.HasNodeSelector(ls) || f.ready.Reason == v1alpha1.ReasonNoNodesSelected {
+		return ""
+	}
+	return "No node matches " + plan.NodeSelection(ls) + ". Correct that or the labels of the nodes: " + f.Kubectl +
+		" get nodes --show-labels"
 }
 
 // whyNoPods says why no pod has the labels of the selector, as far as what is around shows.
@@ -174,10 +183,11 @@ func whyNotActed(f *facts, isAnyLate bool) string {
 	switch stops := c.Stops(f.Kubectl, f.agesAt); {
 	case stops != "":
 		return stops
-	case !isAnyLate && !isUnobserved(f.LocalService), f.isNew(f.LocalService.CreationTimestamp):
+	case !isAnyLate && !isUnobserved(f.LocalService),
+		f.Now.Sub(f.LocalService.CreationTimestamp.Time) < patience:
 		return ""
 	case c.Name == "":
-		return fmt.Sprintf("No controller has acted on the latest change in namespace %s. See whether one runs, and "+
+		return fmt.Sprintf("No controller has reported the latest change in namespace %s. See whether one runs, and "+
 			"whether it watches this namespace (-namespaces), or ask the cluster's administrator: %s get "+
 			"deployments,pods -n %s", namespace, f.Kubectl, UsualNamespace)
 	}
@@ -188,11 +198,3 @@ func whyNotActed(f *facts, isAnyLate bool) string {
 
 // patience is how long the controller may take.
 const patience = 10 * time.Second
-
-func (f *facts) isNew(began metav1.Time) bool { return f.Now.Sub(began.Time) < patience }
-
-// isLate reports whether a name waits for the controller, which should have acted already.
-func isLate(n *name) bool {
-	return n.Waits && n.refusal == "" && (n.Reason != PodsMislabelled ||
-		slices.ContainsFunc(n.mislabelled, func(p *pod) bool { return !n.isNew(p.object.CreationTimestamp) }))
-}

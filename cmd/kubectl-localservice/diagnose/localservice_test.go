@@ -95,7 +95,7 @@ func TestController(t *testing.T) {
 		waits = "The controller runs, but has not finished with the latest change in namespace default. Does it " +
 			"watch this namespace (-namespaces), does it label pods (-label-pods), and has it all permissions? Its " +
 			"log says: kubectl logs -n ops lsc-7-x"
-		unknown = "No controller has acted on the latest change in namespace default. See whether one runs, and " +
+		unknown = "No controller has reported the latest change in namespace default. See whether one runs, and " +
 			"whether it watches this namespace (-namespaces), or ask the cluster's administrator: kubectl get " +
 			"deployments,pods -n local-service-system"
 	)
@@ -104,11 +104,10 @@ func TestController(t *testing.T) {
 	unobserved.LocalService = localService(func(ls *v1alpha1.LocalService) { ls.Generation++ })
 	unlabelled.Pods = []*corev1.Pod{aPod("a", "n1"), aPod("b", "n1", withoutLabel)}
 	ago := metav1.NewTime(now.Add(-9 * time.Second))
-	created, started := unobserved, unlabelled
+	created := unobserved
 	created.LocalService = localService(func(ls *v1alpha1.LocalService) {
 		ls.Generation, ls.CreationTimestamp = ls.Generation+1, ago
 	})
-	started.Pods = []*corev1.Pod{aPod("b", "n1", withoutLabel, func(p *corev1.Pod) { p.CreationTimestamp = ago })}
 	refused.Services, refused.LocalService = nil, localService(readyCondition(v1alpha1.ReasonWriteFailed, "no"))
 	for name, c := range map[string]struct {
 		in         Input
@@ -124,10 +123,9 @@ func TestController(t *testing.T) {
 		"missing, not known":       {missing, Controller{}, unknown},
 		"missing, refused":         {refused, runs, ""},
 		"not acted on the change":  {unobserved, runs, waits},
-		"pods without their label": {unlabelled, runs, waits},
 		"created a moment ago":     {created, runs, ""},
 		"created, stopped":         {created, stopped, stops},
-		"a pod of a moment ago":    {started, runs, ""},
+		"pods without their label": {unlabelled, runs, ""},
 	} {
 		c.in.Controller = c.controller
 		if got := listOf(t, c.in).Controller; got != c.want {

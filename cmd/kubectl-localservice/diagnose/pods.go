@@ -38,7 +38,7 @@ type trouble struct {
 	word string
 	// cause is in words for people, and note is what else is known, such as how often it has restarted.
 	cause, note string
-	// more is the command of kubectl that says more: itsLog or itsEvents; "" if there is no more to say.
+	// more is the command of kubectl that says more: itsLog, itsEvents or itsNode; "" if there is no more to say.
 	more string
 	// container is the one that this is about, "" for none, or if the pod has only one.
 	container string
@@ -49,13 +49,16 @@ const (
 	crashes    = "CrashLoopBackOff"
 	pullFails  = "ImagePullBackOff"
 	terminates = "Terminating"
-	// initializes is what kubelets say of the containers that wait for an init container.
+	// creates is what kubelets say of a container that they prepare, and initializes of those that wait for an init
+	// container.
+	creates     = "ContainerCreating"
 	initializes = "PodInitializing"
 	// ProbeFails is the reason of a pod that runs, whose startup or readiness probe does not succeed.
 	ProbeFails = "ProbeFails"
 
 	itsLog    = "logs"
 	itsEvents = "describe pod"
+	itsNode   = "describe node"
 )
 
 // addPods adds the pods of a LocalService.
@@ -104,23 +107,32 @@ func podOf(object *corev1.Pod, f *facts) *pod {
 		p.addresses = append(p.addresses, ip.IP)
 	}
 	p.trouble = whyNotReady(object, f)
-	if p.Ready = p.word == ""; !p.Ready && p.cause == "" {
-		p.cause = "not ready"
-		if node := f.nodes[nodeName]; node != nil && unreadiness(node) != nil {
-			p.cause = "its node " + nodeName + " is NotReady"
-			p.note = since(unreadiness(node).LastTransitionTime, f.agesAt)
-		}
+	p.Ready, p.Reason, p.Container = p.word == "", own(p.word), p.container
+	addLog(p)
+	node := f.nodes[nodeName]
+	isDown := node != nil && unreadiness(node) != nil
+	switch {
+	case p.Ready || p.cause != "":
+	case isDown:
+		p.cause, p.note = "its node "+nodeName+" is NotReady", since(unreadiness(node).LastTransitionTime, f.agesAt)
+		p.more = itsNode
+	case f.AllNodes:
+		p.cause, p.more = "not ready", itsEvents
+	default:
+		p.cause, p.more = "not ready, perhaps as its node is not", itsEvents
 	}
-	p.Reason, p.Message, p.Container = own(p.word), p.cause, p.container
+	if isDown {
+		p.Log = "" // Its kubelet has it.
+	}
+	p.Message = p.cause
 	if p.note != "" {
 		p.Message += " (" + p.note + ")"
 	}
-	addLog(p)
 	return p
 }
 
 // addLog adds to a pod how often its containers have restarted, and which log says why it is not ready: the previous
-// one, if the container that this is about has ended and runs again, or waits to.
+// one, if the container that this is about has ended before.
 func addLog(p *pod) {
 	containers := containersOf(p.object)
 	for i := range containers {
@@ -130,8 +142,7 @@ func addLog(p *pod) {
 		if p.Log == "" && (c.State.Running != nil || ended != nil && !isUnstarted(ended) || ranBefore) {
 			p.Log = LogCurrent
 		}
-		if (c.Name == p.Container || len(containers) == 1) && !p.Ready && p.Reason != ProbeFails && ranBefore &&
-			ended == nil {
+		if (c.Name == p.Container || len(containers) == 1) && !p.Ready && p.Reason != ProbeFails && ranBefore {
 			p.Log = LogPrevious
 		}
 	}
@@ -184,9 +195,9 @@ func whyContainerNotReady(p *corev1.Pod, isReady bool, f *facts) trouble {
 		}
 		switch {
 		case i < inits:
-			t.cause = "init container " + containers[i].Name + ": " + t.cause
+			t.cause = "init container " + own(containers[i].Name) + ": " + t.cause
 		case len(p.Status.ContainerStatuses) > 1:
-			t.cause = "container " + containers[i].Name + ": " + t.cause
+			t.cause = "container " + own(containers[i].Name) + ": " + t.cause
 		}
 		return t
 	}
@@ -199,20 +210,28 @@ func whyContainerNotReady(p *corev1.Pod, isReady bool, f *facts) trouble {
 			t.cause = elide(t.cause, p)
 			return in(i, t)
 		case i < inits && waits && containers[i].State.Running != nil && !containers[i].Ready:
-			return in(i, trouble{word: initializes, cause: "the other containers wait for it",
-				note: sinceItRuns(&containers[i], f.agesAt), more: itsLog})
+			t = whyUnready(&containers[i], f)
+			if !isSidecar(specOf(p, containers[i].Name)) {
+				t = trouble{word: initializes, cause: "the other containers wait for it", note: t.note, more: itsLog}
+			}
+			return in(i, t)
 		}
 	}
 	for i := range containers {
-		c, probe := &containers[i], "its readiness probe does not succeed"
-		if !ptr.Deref(c.Started, true) {
-			probe = "its startup probe has not succeeded"
-		}
-		if !isReady && !c.Ready && c.State.Running != nil {
-			return in(i, trouble{word: ProbeFails, cause: probe, note: sinceItRuns(c, f.agesAt), more: itsEvents})
+		if !isReady && !containers[i].Ready && containers[i].State.Running != nil {
+			return in(i, whyUnready(&containers[i], f))
 		}
 	}
 	return trouble{}
+}
+
+// whyUnready says why a container that runs is not ready.
+func whyUnready(c *corev1.ContainerStatus, f *facts) trouble {
+	probe := "its readiness probe does not succeed"
+	if !ptr.Deref(c.Started, true) {
+		probe = "its startup probe has not succeeded"
+	}
+	return trouble{word: ProbeFails, cause: probe, note: sinceItRuns(c, f.agesAt), more: itsEvents}
 }
 
 // failures says with which exit code a container of a pod that has ended failed.
@@ -236,8 +255,12 @@ func whyNotRunning(p *corev1.Pod, c *corev1.ContainerStatus, isInit bool, f *fac
 	case waiting != nil && own(waiting.Message) != "": // what the kubelet or its runtime says
 		return trouble{word: cmp.Or(waiting.Reason, "Waiting"), cause: own(waiting.Message)}
 	case waiting != nil && waiting.Reason != "":
-		return trouble{word: waiting.Reason, cause: own(waiting.Reason), more: itsEvents, // ContainerCreating
+		t := trouble{word: waiting.Reason, cause: own(waiting.Reason), more: itsEvents,
 			note: since(ptr.Deref(p.Status.StartTime, metav1.Time{}), f.agesAt)}
+		if waiting.Reason == creates {
+			t.cause += ": it waits for its volumes, its image or the network"
+		}
+		return t
 	case ended != nil && (ended.ExitCode != 0 || !isInit):
 		crash = ended
 	case running != nil && crash != nil && isLoop(crash, f.Now.Sub(running.StartedAt.Time), c.RestartCount):
@@ -245,7 +268,7 @@ func whyNotRunning(p *corev1.Pod, c *corev1.ContainerStatus, isInit bool, f *fac
 		return trouble{}
 	}
 	t := trouble{word: crashes, cause: crashes, note: restarts(c), more: itsLog}
-	switch probes := fatalProbes(p, c.Name); {
+	switch probes := fatalProbes(specOf(p, c.Name)); {
 	case crash == nil:
 	case crash.Reason == "OOMKilled":
 		t.word, t.cause, t.more = crash.Reason, crash.Reason, ""
@@ -262,17 +285,31 @@ func whyNotRunning(p *corev1.Pod, c *corev1.ContainerStatus, isInit bool, f *fac
 	return t
 }
 
+// specOf returns the specification of a container.
+func specOf(p *corev1.Pod, name string) *corev1.Container {
+	for _, containers := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range containers {
+			if containers[i].Name == name {
+				return &containers[i]
+			}
+		}
+	}
+	return &corev1.Container{}
+}
+
+// isSidecar reports whether an init container runs as long as the others do.
+func isSidecar(c *corev1.Container) bool {
+	return ptr.Deref(c.RestartPolicy, "") == corev1.ContainerRestartPolicyAlways
+}
+
 // fatalProbes names the probes of a container that end it when they fail.
-func fatalProbes(p *corev1.Pod, container string) string {
+func fatalProbes(c *corev1.Container) string {
 	var liveness, startup string
-	for i := range p.Spec.Containers {
-		c := &p.Spec.Containers[i]
-		if c.Name == container && c.LivenessProbe != nil {
-			liveness = "liveness"
-		}
-		if c.Name == container && c.StartupProbe != nil {
-			startup = "startup"
-		}
+	if c.LivenessProbe != nil {
+		liveness = "liveness"
+	}
+	if c.StartupProbe != nil {
+		startup = "startup"
 	}
 	return words.Join(" or ", liveness, startup)
 }

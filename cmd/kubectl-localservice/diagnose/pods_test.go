@@ -67,11 +67,12 @@ func TestWhyNotReady(t *testing.T) {
 			notReady(exit("Error", 3, "", 5))(p)
 			phase(corev1.PodFailed, "")(p)
 		}, "Failed", "Failed, exit code 3"},
-		"deleted":            {ending, "Terminating", "Terminating"},
-		"image, at first":    {image("ErrImagePull"), "ImagePullBackOff", "cannot pull image app:2"},
-		"image, later":       {image("ImagePullBackOff"), "ImagePullBackOff", "cannot pull image app:2"},
-		"image, never":       {notReady(waitingFor("ErrImageNeverPull", "image app:2 is not present")), "ErrImageNeverPull", "image app:2 is not present"},
-		"creating":           {notReady(waiting("ContainerCreating")), "ContainerCreating", "ContainerCreating"},
+		"deleted":         {ending, "Terminating", "Terminating"},
+		"image, at first": {image("ErrImagePull"), "ImagePullBackOff", "cannot pull image app:2"},
+		"image, later":    {image("ImagePullBackOff"), "ImagePullBackOff", "cannot pull image app:2"},
+		"image, never":    {notReady(waitingFor("ErrImageNeverPull", "image app:2 is not present")), "ErrImageNeverPull", "image app:2 is not present"},
+		"creating": {notReady(waiting("ContainerCreating")), "ContainerCreating",
+			"ContainerCreating: it waits for its volumes, its image or the network"},
 		"names of pods":      {notReady(waitingFor("CreateContainerError", "name app_a_default_uid-1_0 is reserved")), "CreateContainerError", "name app_…_…_0 is reserved"},
 		"ended, and says so": {notReady(exit("Error", 1, "no\x1b[31m disk\n", 5)), "CrashLoopBackOff", `exit code 1: no\x1b[31m disk`},
 		"ended well":         {notReady(exit("Completed", 0, "", 5)), "CrashLoopBackOff", "exit code 0"},
@@ -111,6 +112,17 @@ func TestWhyNotReady(t *testing.T) {
 		}, "CrashLoopBackOff", "init container init: exit code 5 (1 restart)"},
 		"init container runs": {initState(runs(240)), "PodInitializing",
 			"init container init: the other containers wait for it (has run for 4m)"},
+		"sidecar does not start": {func(p *corev1.Pod) {
+			notReady(waiting("PodInitializing"))(p)
+			p.Spec.InitContainers = []corev1.Container{{Name: "proxy", StartupProbe: &corev1.Probe{},
+				RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
+			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "proxy", Started: new(false), State: running}}
+		}, ProbeFails, "init container proxy: its startup probe has not succeeded"},
+		"sidecar ended as it did not start in time, perhaps": {func(p *corev1.Pod) {
+			notReady(waiting("PodInitializing"))(p)
+			p.Spec.InitContainers = []corev1.Container{{Name: "proxy", StartupProbe: &corev1.Probe{}}}
+			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "proxy", State: exit("Error", 137, "", 5)}}
+		}, "CrashLoopBackOff", "init container proxy: exit code 137, by itself or as its startup probe fails"},
 		"sidecar is not ready": {func(p *corev1.Pod) {
 			lost(p)
 			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "proxy", State: running}}
@@ -162,14 +174,14 @@ func TestLog(t *testing.T) {
 	for name, c := range map[string]struct {
 		state, last corev1.ContainerState
 		restarts    int32
-		log         Log
+		log         string
 		act         string
 	}{
 		"hostile; rm":            {ended, corev1.ContainerState{}, 0, LogCurrent, "see kubectl logs -n default a"},
 		"never ran":              {waiting("ContainerCreating"), corev1.ContainerState{}, 0, "", events},
 		"no such program":        {waiting("CrashLoopBackOff"), noProgram, 2, "", ""},
 		"has ended once":         {ended, corev1.ContainerState{}, 0, LogCurrent, logs},
-		"has just ended again":   {ended, ended, 3, LogCurrent, logs},
+		"has just ended again":   {ended, ended, 3, LogPrevious, logs + " --previous"},
 		"waits to run again":     {waiting("CrashLoopBackOff"), ended, 3, LogPrevious, logs + " --previous"},
 		"runs, and is not ready": {running, ended, 3, LogCurrent, events},
 	} {

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
@@ -73,7 +72,7 @@ var rules = []rule{
 		return Finding{Cause: "the name is that of node " + own(n.rival), Act: "select only one of the two nodes"}
 	}, nameTaken},
 	{NodeWithoutName, func(n *name) bool { return n.Service == "" }, func(n *name) Finding {
-		return Finding{State: Empty, Cause: whyNoName(n), Act: fmt.Sprintf("label it, or correct spec.groupBy: %s get "+
+		return Finding{State: Empty, Cause: whyNoName(n), Act: fmt.Sprintf("set it, or correct spec.groupBy: %s get "+
 			"nodes -L %s", n.Kubectl, n.LocalService.Spec.GroupBy)}
 	}, []string{v1alpha1.ReasonNoNodesSelected}},
 	{NameConflict, serviceIs(NameConflict), theService, nameTaken},
@@ -92,8 +91,9 @@ var rules = []rule{
 		return are(n, func(node *corev1.Node) bool { return unreadiness(node) != nil }) &&
 			(n.Endpoints.Ready == 0 || len(n.unready) > 0)
 	}, func(n *name) Finding {
-		f := Finding{Cause: theNode(n, "is", "are") + " NotReady", About: sinceNotReady(n),
-			Act: fmt.Sprintf("see %s describe node %s", n.Kubectl, n.on[0].Name)}
+		f := Finding{Cause: theNode(n, "is", "are") + " NotReady",
+			About: since(unreadiness(n.on[0]).LastTransitionTime, n.agesAt),
+			Act:   fmt.Sprintf("see %s describe node %s", n.Kubectl, n.on[0].Name)}
 		if n.Endpoints.Total == 0 && len(n.pods) == 0 {
 			f.State = Empty
 		}
@@ -158,7 +158,7 @@ const manager = "kube-controller-manager"
 
 // whyMislabelled says which pods are on another node than their label says. Those of other nodes answer under the name.
 func whyMislabelled(n *name) Finding {
-	f := Finding{Cause: "the label " + n.nodeLabelKey + " of pods is not their node", Waits: true,
+	f := Finding{Cause: "the label " + n.nodeLabelKey + " of pods is not their node",
 		About: each(n.mislabelled, func(p *pod) string {
 			if !labels.Set(p.object.Labels).Has(n.nodeLabelKey) {
 				return p.Name + " has none"
@@ -166,7 +166,8 @@ func whyMislabelled(n *name) Finding {
 			return fmt.Sprintf("%s on %s has %q", p.Name, p.object.Spec.NodeName, p.NodeLabel)
 		})}
 	if !n.Controller.Stopped {
-		f.Act = "see whether it was refused, or whether the pods' owner selects them by it: " + describe(n.facts)
+		f.Act = "see why in the events: " + describe(n.facts) + "; without one, see whether the controller runs and " +
+			"labels pods (-label-pods)"
 	}
 	return f
 }
@@ -184,7 +185,7 @@ func each(pods []*pod, describe func(*pod) string) string {
 
 // theNode names the node, or the nodes of a group, with a verb.
 func theNode(n *name, is, are string) string {
-	if n.LocalService.Spec.GroupBy != "" {
+	if len(n.on) > 1 {
 		return strings.TrimSpace("its nodes " + are)
 	}
 	return strings.TrimSpace("the node " + is)
@@ -209,16 +210,6 @@ func whyCopyOutdated(n *name) Finding {
 	f := untilWritten(n.facts, EndpointsOutdated, problem)
 	f.About = first(n.stale)
 	return f
-}
-
-func sinceNotReady(n *name) string {
-	var latest metav1.Time
-	for _, node := range n.on {
-		if began := unreadiness(node).LastTransitionTime; latest.Before(&began) {
-			latest = began
-		}
-	}
-	return since(latest, n.agesAt)
 }
 
 // byCause names the pods with the cause of the first one, and then the others with theirs.
@@ -247,6 +238,9 @@ func howToStart(n *name, pods []*pod) string {
 func seePod(n *name, p *pod) string {
 	if p.more == "" {
 		return ""
+	}
+	if p.more == itsNode {
+		return fmt.Sprintf("see %s describe node %s", n.Kubectl, p.object.Spec.NodeName)
 	}
 	command := fmt.Sprintf("see %s %s -n %s %s", n.Kubectl, p.more, p.object.Namespace, p.Name)
 	if p.more == itsLog && p.Container != "" {

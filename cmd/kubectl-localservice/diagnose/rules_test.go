@@ -67,8 +67,8 @@ func TestRules(t *testing.T) {
 	}
 	const (
 		label  = "the label vm/rack of pods is not their node "
-		events = "; see whether it was refused, or whether the pods' owner selects them by it: kubectl describe " +
-			"localservice -n default demo"
+		events = "; see why in the events: kubectl describe localservice -n default demo; without one, see whether the " +
+			"controller runs and labels pods (-label-pods)"
 		log    = "; see kubectl logs -n default "
 		others = "1 of 2 endpoints are ready, the others are of no pod here; see who manages their EndpointSlice: " +
 			"kubectl get endpointslices -n default -l kubernetes.io/service-name=demo-n1 --show-labels"
@@ -132,7 +132,7 @@ func TestRules(t *testing.T) {
 			"0/1",
 			"CrashLoopBackOff (a, c, d and 2 more)" + log + "a"},
 		"pods that wait": {with(services, unready, aPod("a", "n1", notReady(waiting("ContainerCreating")))), PodsNotReady,
-			Down, "0/1", "ContainerCreating (a); see kubectl describe pod -n default a"},
+			Down, "0/1", "ContainerCreating: it waits for its volumes, its image or the network (a); see kubectl describe pod -n default a"},
 		"pods not ready for several causes": {with(services, unready, aPod("a", "n1", crash),
 			aPod("b", "n1", notReady(running))), PodsNotReady, Down, "0/1",
 			"CrashLoopBackOff (a, b: its readiness probe does not succeed)" + log + "a"},

@@ -32,7 +32,7 @@ func addService(n *name) {
 func compareService(f *facts, purpose plan.Purpose, node string) Finding {
 	ls, selector := f.LocalService, labels.Set{}
 	name := plan.ServiceName(ls.Name, purpose, node)
-	missing, service, theName := "no Service", "the Service", "the name"
+	missing, service, taken := "no Service", "the Service", "the name is taken by a Service"
 	switch purpose {
 	case plan.ForNode:
 		selector = labels.Merge(ls.Spec.Selector, labels.Set{f.nodeLabelKey: naming.NodeLabelValue(node)})
@@ -42,8 +42,7 @@ func compareService(f *facts, purpose plan.Purpose, node string) Finding {
 		service = fmt.Sprintf("Service %s, which publishes the names,", name)
 	}
 	if purpose != plan.ForNode {
-		missing, theName = service+" is missing", "the name of the Service for "+
-			map[plan.Purpose]string{plan.Source: "the pods", plan.Published: "the names"}[purpose]
+		missing, taken = service+" is missing", service+" exists already,"
 	}
 	object := f.services[name]
 	if object == nil {
@@ -59,14 +58,14 @@ func compareService(f *facts, purpose plan.Purpose, node string) Finding {
 		return Finding{Reason: ServiceOutdated, Cause: service + " is one of an earlier LocalService " + ls.Name +
 			", and is deleted with that"}
 	case holder == plan.Foreign:
-		taken := Finding{Reason: NameConflict, About: name, Cause: theName + " is taken by a Service without an owner",
+		conflict := Finding{Reason: NameConflict, About: name, Cause: taken + " without an owner",
 			Act: "if nothing uses it, delete it; if the app needs it, create this LocalService under another name"}
 		if owner := plan.ControllerOf(object); owner != (plan.Controller{}) {
-			taken.Cause = theName + " is taken by a Service of " + own(owner.Description())
-			taken.Act = "create this LocalService under another name: deleting the Service does not help, as its " +
+			conflict.Cause = taken + " of " + own(owner.Description())
+			conflict.Act = "create this LocalService under another name: deleting the Service does not help, as its " +
 				"owner would create it again"
 		}
-		return taken
+		return conflict
 	case object.DeletionTimestamp != nil:
 		return Finding{Reason: ServiceOutdated, Cause: service + " is being deleted"}
 	case holder == plan.Orphan:

@@ -97,7 +97,7 @@ async function detailsOfCell(column, cell) {
   const commands = [];
   for (const p of node?.pods.filter((p) => !p.ready).slice(0, 2) ?? []) {
     const container = p.container ? ["-c", p.container] : [];
-    if (p.log && node.reason !== "NodeNotReady") { // Its kubelet has the logs.
+    if (p.log) {
       commands.push(command("logs", ...ns, p.name, ...container, ...(p.log === "Previous" ? ["--previous"] : [])));
     }
     commands.push(command("describe", "pod", ...ns, p.name));
