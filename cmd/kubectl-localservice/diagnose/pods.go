@@ -49,8 +49,7 @@ const (
 	crashes    = "CrashLoopBackOff"
 	pullFails  = "ImagePullBackOff"
 	terminates = "Terminating"
-	// creates is what kubelets say of a container that they prepare, and initializes of those that wait for an init
-	// container.
+	// Kubelets give these reasons for a container that they prepare, and for one that waits for an init container.
 	creates     = "ContainerCreating"
 	initializes = "PodInitializing"
 	// ProbeFails is the reason of a pod that runs, whose startup or readiness probe does not succeed.
