@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"regexp"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -107,8 +109,18 @@ func TestEachPermission(t *testing.T) {
 	})
 	s.CreateReady("names", hostnames) // It adopts the Services, if the guard lets it.
 	s.setPodStatus("pod", "10.1.0.1", "Waiting")
+	client := s.Kube.DiscoveryV1().EndpointSlices(s.Namespace)
+	// Kubernetes does not republish an EndpointSlice that is deleted before the response to its last update arrives: the
+	// copy comes after that.
+	s.Eventually("the copy says that the pod is not ready", func(ctx context.Context) error {
+		list, err := client.List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=names"})
+		if err != nil || len(list.Items) == 0 || len(list.Items[0].Endpoints) == 0 {
+			return fmt.Errorf("%v, %v", list, err)
+		}
+		return framework.Equal("ready", *list.Items[0].Endpoints[0].Conditions.Ready, false)
+	})
 	// The copy of an EndpointSlice that is gone is deleted.
-	s.Must(s.Kube.DiscoveryV1().EndpointSlices(s.Namespace).DeleteCollection(s.Ctx(), metav1.DeleteOptions{},
+	s.Must(client.DeleteCollection(s.Ctx(), metav1.DeleteOptions{},
 		metav1.ListOptions{LabelSelector: v1alpha1.HostnamesLabelKey + "=" + v1alpha1.HostnamesSource}))
 
 	for range 2 { // The same event twice becomes a series.
