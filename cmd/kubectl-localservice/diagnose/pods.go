@@ -105,9 +105,10 @@ func podOf(object *corev1.Pod, f *facts) *pod {
 	for _, ip := range object.Status.PodIPs {
 		p.addresses = append(p.addresses, ip.IP)
 	}
-	p.trouble = whyNotReady(object, f)
+	containers := slices.Concat(object.Status.InitContainerStatuses, object.Status.ContainerStatuses)
+	p.trouble = whyNotReady(object, containers, f)
 	p.Ready, p.Reason, p.Container = p.word == "", own(p.word), p.container
-	addLog(p)
+	addLog(p, containers)
 	node := f.nodes[nodeName]
 	isDown := node != nil && unreadiness(node) != nil
 	switch {
@@ -132,8 +133,7 @@ func podOf(object *corev1.Pod, f *facts) *pod {
 
 // addLog adds to a pod how often its containers have restarted, and which log says why it is not ready: the previous
 // one, if the container that this is about has ended before.
-func addLog(p *pod) {
-	containers := containersOf(p.object)
+func addLog(p *pod, containers []corev1.ContainerStatus) {
 	for i := range containers {
 		c := &containers[i]
 		p.Restarts += c.RestartCount
@@ -152,12 +152,8 @@ func isUnstarted(ended *corev1.ContainerStateTerminated) bool {
 	return ended != nil && ended.StartedAt.Unix() <= 0
 }
 
-func containersOf(p *corev1.Pod) []corev1.ContainerStatus {
-	return slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses)
-}
-
 // whyNotReady says why a pod is not ready, or seems to end again soon. Without a cause, its kubelet does not say why.
-func whyNotReady(p *corev1.Pod, f *facts) trouble {
+func whyNotReady(p *corev1.Pod, containers []corev1.ContainerStatus, f *facts) trouble {
 	conditions := map[corev1.PodConditionType]corev1.PodCondition{}
 	for _, c := range p.Status.Conditions {
 		conditions[c.Type] = c
@@ -166,12 +162,12 @@ func whyNotReady(p *corev1.Pod, f *facts) trouble {
 	switch {
 	case p.Status.Phase == corev1.PodSucceeded, p.Status.Phase == corev1.PodFailed:
 		word := cmp.Or(p.Status.Reason, string(p.Status.Phase)) // Evicted
-		return trouble{word: word, cause: own(word) + failures(p), note: own(p.Status.Message)}
+		return trouble{word: word, cause: own(word) + failures(containers), note: own(p.Status.Message)}
 	case p.DeletionTimestamp != nil:
 		return trouble{word: terminates, cause: terminates}
 	}
 	isReady := ready.Status == corev1.ConditionTrue
-	switch t := whyContainerNotReady(p, isReady, f); {
+	switch t := whyContainerNotReady(p, containers, isReady, f); {
 	case t.word != "" || isReady:
 		return t
 	case p.Spec.NodeName == "":
@@ -184,9 +180,8 @@ func whyNotReady(p *corev1.Pod, f *facts) trouble {
 
 // whyContainerNotReady says which container of a pod is not ready and why, or in one that is ready, which seems to end
 // again soon.
-func whyContainerNotReady(p *corev1.Pod, isReady bool, f *facts) trouble {
+func whyContainerNotReady(p *corev1.Pod, containers []corev1.ContainerStatus, isReady bool, f *facts) trouble {
 	inits := len(p.Status.InitContainerStatuses)
-	containers := containersOf(p)
 	in := func(i int, t trouble) trouble {
 		// Kubelets write these names, and the API server accepts anything: commands to copy have this one.
 		if len(containers) > 1 && len(content.IsDNS1123Label(containers[i].Name)) == 0 {
@@ -233,10 +228,10 @@ func whyUnready(c *corev1.ContainerStatus, f *facts) trouble {
 	return trouble{word: ProbeFails, cause: probe, note: sinceItRuns(c, f.agesAt), more: itsEvents}
 }
 
-// failures says with which exit code a container of a pod that has ended failed.
-func failures(p *corev1.Pod) string {
-	for _, c := range containersOf(p) {
-		if ended := c.State.Terminated; ended != nil && ended.ExitCode != 0 {
+// failures says with which exit code one of the containers of a pod that has ended failed.
+func failures(containers []corev1.ContainerStatus) string {
+	for i := range containers {
+		if ended := containers[i].State.Terminated; ended != nil && ended.ExitCode != 0 {
 			return ", " + exited(ended.ExitCode)
 		}
 	}

@@ -172,25 +172,23 @@ func TestLog(t *testing.T) {
 	noProgram := terminated("StartError", 128)
 	noProgram.Terminated.Message = "no such file"
 	for name, c := range map[string]struct {
+		container   string
 		state, last corev1.ContainerState
 		restarts    int32
 		log         string
 		act         string
 	}{
-		"hostile; rm":            {ended, corev1.ContainerState{}, 0, LogCurrent, "see kubectl logs -n default a"},
-		"never ran":              {waiting("ContainerCreating"), corev1.ContainerState{}, 0, "", events},
-		"no such program":        {waiting("CrashLoopBackOff"), noProgram, 2, "", ""},
-		"has ended once":         {ended, corev1.ContainerState{}, 0, LogCurrent, logs},
-		"has just ended again":   {ended, ended, 3, LogPrevious, logs + " --previous"},
-		"waits to run again":     {waiting("CrashLoopBackOff"), ended, 3, LogPrevious, logs + " --previous"},
-		"runs, and is not ready": {running, ended, 3, LogCurrent, events},
+		"of no valid name":       {"x; rm", ended, corev1.ContainerState{}, 0, LogCurrent, "see kubectl logs -n default a"},
+		"never ran":              {"app", waiting("ContainerCreating"), corev1.ContainerState{}, 0, "", events},
+		"no such program":        {"app", waiting("CrashLoopBackOff"), noProgram, 2, "", ""},
+		"has ended once":         {"app", ended, corev1.ContainerState{}, 0, LogCurrent, logs},
+		"has just ended again":   {"app", ended, ended, 3, LogPrevious, logs + " --previous"},
+		"waits to run again":     {"app", waiting("CrashLoopBackOff"), ended, 3, LogPrevious, logs + " --previous"},
+		"runs, and is not ready": {"app", running, ended, 3, LogCurrent, events},
 	} {
 		pod := aPod("a", "n1", notReady(c.state), func(p *corev1.Pod) {
 			s := &p.Status.ContainerStatuses[0]
-			s.LastTerminationState, s.RestartCount = c.last, c.restarts
-			if name == "hostile; rm" {
-				s.Name = name
-			}
+			s.Name, s.LastTerminationState, s.RestartCount = c.container, c.last, c.restarts
 			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{Name: "sidecar"})
 		})
 		got := listOf(t, Input{LocalService: localService(), Nodes: nodesWith("n1"), Pods: []*corev1.Pod{pod}, Now: now,
