@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -144,37 +145,29 @@ func (c *cluster) controller(ctx context.Context) diagnose.Controller {
 	return found
 }
 
-// lease returns the controller's Lease, nil if there is none: the one where the documents install it, otherwise the one
-// that was renewed last, of those with its name.
-func (c *cluster) lease(ctx context.Context) (newest *coordinationv1.Lease) {
+// lease returns the controller's Lease, nil if there is none that may be read: the one where the documents install it,
+// otherwise the one that was renewed last, of those with its name.
+func (c *cluster) lease(ctx context.Context) *coordinationv1.Lease {
 	named := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, leaseName).String()}
-	for _, namespace := range []string{metav1.NamespaceAll, diagnose.UsualNamespace} {
+	for _, namespace := range []string{diagnose.UsualNamespace, metav1.NamespaceAll} {
 		list, err := c.kube.CoordinationV1().Leases(namespace).List(ctx, named)
 		if err != nil {
-			continue // The user may be allowed to read those of one namespace.
+			continue
 		}
-		for i := range list.Items {
-			lease := &list.Items[i]
-			if lease.Name != leaseName || lease.Spec.RenewTime == nil ||
-				time.Until(lease.Spec.RenewTime.Time) > clockSkew {
-				continue
-			}
-			if lease.Namespace == diagnose.UsualNamespace {
-				return lease
-			}
-			if newest == nil || compareLeases(newest, lease) < 0 {
-				newest = lease
-			}
+		leases := slices.DeleteFunc(list.Items, func(l coordinationv1.Lease) bool {
+			return l.Spec.RenewTime == nil || time.Until(l.Spec.RenewTime.Time) > clockSkew
+		})
+		if len(leases) > 0 {
+			return new(slices.MaxFunc(leases, compareLeases))
 		}
-		return newest
 	}
 	return nil
 }
 
 // compareLeases orders Leases by whether somebody holds them, and then by when they were last renewed: anybody may make
 // one that nobody holds.
-func compareLeases(a, b *coordinationv1.Lease) int {
-	held := func(l *coordinationv1.Lease) int { return min(len(ptr.Deref(l.Spec.HolderIdentity, "")), 1) }
+func compareLeases(a, b coordinationv1.Lease) int {
+	held := func(l coordinationv1.Lease) int { return min(len(ptr.Deref(l.Spec.HolderIdentity, "")), 1) }
 	return cmp.Or(cmp.Compare(held(a), held(b)), a.Spec.RenewTime.Compare(b.Spec.RenewTime.Time))
 }
 

@@ -143,5 +143,5 @@ func TestCreateErrors(t *testing.T) {
 	f := newFixture(t)
 	fail(&f.localServices.Fake, "localservices", apierrors.NewForbidden(v1alpha1.Resource("localservices"), "x",
 		errors.New(`User "jane" cannot create resource "localservices"`)))
-	f.wantError(t, `error: forbidden, ask…User "jane" cannot create`, "create", "x", "--selector", "a=b")
+	f.wantError(t, `error: ask for…User "jane" cannot create`, "create", "x", "--selector", "a=b")
 }

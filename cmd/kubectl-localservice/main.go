@@ -92,7 +92,7 @@ func explained(err error) error {
 	_, unreachable := errors.AsType[*url.Error](err)
 	switch {
 	case apierrors.IsForbidden(err):
-		return errors.New(whyForbidden(err))
+		return fmt.Errorf("ask for the permission, and check with `kubectl auth can-i --list`: %w", err)
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("the API server does not accept your credentials: log in again, or check `kubectl config "+
 			"view --minify`: %w", err)
@@ -101,14 +101,4 @@ func explained(err error) error {
 			"names a file with its address: %w", err)
 	}
 	return err
-}
-
-// whyForbidden says which permission is missing: the API server names user, verb and resource at the end.
-func whyForbidden(err error) string {
-	const ask = "ask for the permission, and check with `kubectl auth can-i --list`"
-	message := err.Error()
-	if user := strings.Index(message, `User "`); user >= 0 && strings.Contains(message[user:], " cannot ") {
-		return "forbidden, " + ask + ": " + message[user:]
-	}
-	return ask + ": " + message
 }

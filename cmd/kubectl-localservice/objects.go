@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net"
 	"net/url"
-	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -123,29 +122,14 @@ func newSource[L runtime.Object](o *objects, resource string, object runtime.Obj
 	s.SharedIndexInformer = cache.NewSharedIndexInformer(
 		cache.ToListWatcherWithWatchListSemantics(&s.ListWatch, client),
 		object, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
-	_, err := s.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { o.signal() },
-		UpdateFunc: func(before, after any) {
-			if !isHeartbeat(before, after) {
-				o.signal()
-			}
-		},
-		DeleteFunc: func(any) { o.signal() },
-	})
+	_, err := s.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) { o.signal() },
+		UpdateFunc: func(any, any) { o.signal() }, DeleteFunc: func(any) { o.signal() }})
 	utilruntime.Must(err) // The informer has not been stopped.
 	utilruntime.Must(s.SetTransform(diagnose.Trim))
 	utilruntime.Must(s.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
 		o.addProblem(ctx, resource, err) // Also of a list. A list that succeeds does not show that the watch will.
 	}))
 	return s
-}
-
-// isHeartbeat reports whether a trimmed node has changed in nothing that matters, as it does all the time.
-func isHeartbeat(before, after any) bool {
-	was, isNode := before.(*corev1.Node)
-	now, _ := after.(*corev1.Node)
-	return isNode && maps.Equal(was.Labels, now.Labels) && reflect.DeepEqual(was.Spec, now.Spec) &&
-		reflect.DeepEqual(was.Status, now.Status)
 }
 
 func (o *objects) sources() []*source {

@@ -93,34 +93,6 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestHeartbeat: what a kubelet writes all the time is no change.
-func TestHeartbeat(t *testing.T) {
-	node := func(change func(*corev1.Node)) *corev1.Node {
-		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{"a": "b"}},
-			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady}}}}
-		change(n)
-		trimmed, _ := diagnose.Trim(n)
-		return trimmed.(*corev1.Node)
-	}
-	before := node(func(*corev1.Node) {})
-	for name, c := range map[string]struct {
-		change func(*corev1.Node)
-		want   bool
-	}{
-		"beat": {func(n *corev1.Node) {
-			n.ResourceVersion, n.Annotations = "2", map[string]string{"beat": "1"}
-			n.Status.Conditions[0].LastHeartbeatTime = metav1.Now()
-		}, true},
-		"label":     {func(n *corev1.Node) { n.Labels = nil }, false},
-		"cordoned":  {func(n *corev1.Node) { n.Spec.Unschedulable = true }, false},
-		"condition": {func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse }, false},
-	} {
-		if got := isHeartbeat(before, node(c.change)); got != c.want {
-			t.Errorf("%s: %v", name, got)
-		}
-	}
-}
-
 // TestWatchProblems: a refused watch is reported, and so is its recovery.
 func TestWatchProblems(t *testing.T) {
 	f := newFixture(t)

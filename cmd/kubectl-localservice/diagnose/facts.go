@@ -163,19 +163,14 @@ func Trim(object any) (any, error) {
 	case *corev1.Pod:
 		for _, containers := range [][]corev1.Container{o.Spec.InitContainers, o.Spec.Containers} {
 			for i, c := range containers {
-				containers[i] = corev1.Container{Name: c.Name, Ports: c.Ports, Command: c.Command, Args: c.Args,
-					Env: c.Env, LivenessProbe: c.LivenessProbe, StartupProbe: c.StartupProbe,
-					RestartPolicy: c.RestartPolicy}
+				containers[i] = corev1.Container{Name: c.Name, Ports: c.Ports, RestartPolicy: c.RestartPolicy,
+					LivenessProbe: c.LivenessProbe, StartupProbe: c.StartupProbe}
 			}
 		}
 		o.Annotations, o.Spec = nil, corev1.PodSpec{NodeName: o.Spec.NodeName, Affinity: o.Spec.Affinity,
 			Tolerations: o.Spec.Tolerations, InitContainers: o.Spec.InitContainers, Containers: o.Spec.Containers}
 	case *corev1.Node:
-		conditions := o.Status.Conditions
-		for i := range conditions {
-			conditions[i].LastHeartbeatTime = metav1.Time{}
-		}
-		o.Annotations, o.Status = nil, corev1.NodeStatus{Conditions: conditions}
+		o.Annotations, o.Status = nil, corev1.NodeStatus{Conditions: o.Status.Conditions}
 	}
 	return object, nil
 }

@@ -192,8 +192,8 @@ func whyNotActed(f *facts, isAnyLate bool) string {
 			"deployments,pods -n %s", namespace, f.Kubectl, UsualNamespace)
 	}
 	return fmt.Sprintf("The controller runs, but has not finished with the latest change in namespace %s. Does it "+
-		"watch this namespace (-namespaces), does it label pods (-label-pods), and has it all permissions? Its log "+
-		"says: %s logs -n %s %s", namespace, f.Kubectl, c.Namespace, cmp.Or(c.Holder, "POD"))
+		"watch this namespace (-namespaces), and has it all permissions? Its log says: %s logs -n %s %s", namespace,
+		f.Kubectl, c.Namespace, cmp.Or(c.Holder, "POD"))
 }
 
 // patience is how long the controller may take.

@@ -93,7 +93,7 @@ func TestController(t *testing.T) {
 		given = "The controller does not seem to run: Lease ops/lsc was released 90s ago. See whether its pods " +
 			"run, and in their log what they wait for: kubectl get deployments,pods -n ops"
 		waits = "The controller runs, but has not finished with the latest change in namespace default. Does it " +
-			"watch this namespace (-namespaces), does it label pods (-label-pods), and has it all permissions? Its " +
+			"watch this namespace (-namespaces), and has it all permissions? Its " +
 			"log says: kubectl logs -n ops lsc-7-x"
 		unknown = "No controller has reported the latest change in namespace default. See whether one runs, and " +
 			"whether it watches this namespace (-namespaces), or ask the cluster's administrator: kubectl get " +

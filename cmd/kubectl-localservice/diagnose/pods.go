@@ -162,7 +162,7 @@ func whyNotReady(p *corev1.Pod, containers []corev1.ContainerStatus, f *facts) t
 	switch {
 	case p.Status.Phase == corev1.PodSucceeded, p.Status.Phase == corev1.PodFailed:
 		word := cmp.Or(p.Status.Reason, string(p.Status.Phase)) // Evicted
-		return trouble{word: word, cause: own(word) + failures(containers), note: own(p.Status.Message)}
+		return trouble{word: word, cause: own(word), note: own(p.Status.Message)}
 	case p.DeletionTimestamp != nil:
 		return trouble{word: terminates, cause: terminates}
 	}
@@ -205,7 +205,7 @@ func whyContainerNotReady(p *corev1.Pod, containers []corev1.ContainerStatus, is
 			return in(i, t)
 		case i < inits && waits && containers[i].State.Running != nil && !containers[i].Ready:
 			t = whyUnready(&containers[i], f)
-			if !isSidecar(specOf(p, containers[i].Name)) {
+			if ptr.Deref(specOf(p, containers[i].Name).RestartPolicy, "") != corev1.ContainerRestartPolicyAlways {
 				t = trouble{word: initializes, cause: "the other containers wait for it", note: t.note, more: itsLog}
 			}
 			return in(i, t)
@@ -226,16 +226,6 @@ func whyUnready(c *corev1.ContainerStatus, f *facts) trouble {
 		probe = "its startup probe has not succeeded"
 	}
 	return trouble{word: ProbeFails, cause: probe, note: sinceItRuns(c, f.agesAt), more: itsEvents}
-}
-
-// failures says with which exit code one of the containers of a pod that has ended failed.
-func failures(containers []corev1.ContainerStatus) string {
-	for i := range containers {
-		if ended := containers[i].State.Terminated; ended != nil && ended.ExitCode != 0 {
-			return ", " + exited(ended.ExitCode)
-		}
-	}
-	return ""
 }
 
 // whyNotRunning says why a container does not run. A container that crashes is at times waiting, at times running and
@@ -262,7 +252,7 @@ func whyNotRunning(p *corev1.Pod, c *corev1.ContainerStatus, isInit bool, f *fac
 		return trouble{}
 	}
 	t := trouble{word: crashes, cause: crashes, note: restarts(c), more: itsLog}
-	switch probes := fatalProbes(specOf(p, c.Name)); {
+	switch spec := specOf(p, c.Name); {
 	case crash == nil:
 	case crash.Reason == "OOMKilled":
 		t.word, t.cause, t.more = crash.Reason, crash.Reason, ""
@@ -270,9 +260,8 @@ func whyNotRunning(p *corev1.Pod, c *corev1.ContainerStatus, isInit bool, f *fac
 		t.cause, t.more = own(crash.Message), ""
 	case own(crash.Message) != "":
 		t.cause = exited(crash.ExitCode) + ": " + own(crash.Message)
-	case probes != "": // One of which may have ended it. The status does not say so.
-		t.cause = fmt.Sprintf("%s, by itself or as its %s probe fails", exited(crash.ExitCode), probes)
-		t.more = itsEvents
+	case spec.LivenessProbe != nil, spec.StartupProbe != nil: // The status does not say what ended it.
+		t.cause, t.more = exited(crash.ExitCode)+", by itself or as its liveness or startup probe fails", itsEvents
 	default:
 		t.cause = exited(crash.ExitCode)
 	}
@@ -289,23 +278,6 @@ func specOf(p *corev1.Pod, name string) *corev1.Container {
 		}
 	}
 	return &corev1.Container{}
-}
-
-// isSidecar reports whether an init container runs as long as the others do.
-func isSidecar(c *corev1.Container) bool {
-	return ptr.Deref(c.RestartPolicy, "") == corev1.ContainerRestartPolicyAlways
-}
-
-// fatalProbes names the probes of a container that end it when they fail.
-func fatalProbes(c *corev1.Container) string {
-	var liveness, startup string
-	if c.LivenessProbe != nil {
-		liveness = "liveness"
-	}
-	if c.StartupProbe != nil {
-		startup = "startup"
-	}
-	return words.Join(" or ", liveness, startup)
 }
 
 func exited(code int32) string { return fmt.Sprint("exit code ", code) }
@@ -341,23 +313,6 @@ func sinceItRuns(c *corev1.ContainerStatus, now time.Time) string {
 func elide(text string, p *corev1.Pod) string {
 	name := p.Name + "_" + p.Namespace
 	return strings.NewReplacer(name, "…", cmp.Or(string(p.UID), name), "…").Replace(text)
-}
-
-// namesItself reports whether a container of a pod has a name of its LocalService made from a variable, as
-// demo-$(NODE) or $(NODE).demo.
-func namesItself(p *corev1.Pod, localService string) bool {
-	var texts []string
-	for i := range p.Spec.Containers {
-		c := &p.Spec.Containers[i]
-		texts = append(append(texts, c.Command...), c.Args...)
-		for _, e := range c.Env {
-			texts = append(texts, e.Value)
-		}
-	}
-	return slices.ContainsFunc(texts, func(text string) bool {
-		return strings.Contains(text, localService+"-$") || strings.Contains(text, ")."+localService) ||
-			strings.Contains(text, "}."+localService)
-	})
 }
 
 func containerPorts(p *corev1.Pod) (ports []corev1.ContainerPort) {

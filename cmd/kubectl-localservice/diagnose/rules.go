@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/words"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
@@ -100,8 +99,7 @@ var rules = []rule{
 		return f
 	}, nil},
 	{PodsNotReady, func(n *name) bool { return len(n.unready) > 0 }, func(n *name) Finding {
-		return Finding{Cause: n.unready[0].cause, About: byCause(n.unready),
-			Act: cmp.Or(howToStart(n, n.unready), seePod(n, n.unready[0]))}
+		return Finding{Cause: n.unready[0].cause, About: byCause(n.unready), Act: seePod(n, n.unready[0])}
 	}, nil},
 	{EndpointsOutdated, func(n *name) bool { return len(n.unpublished) > 0 }, func(n *name) Finding {
 		return Finding{About: each(n.unpublished, podName),
@@ -225,15 +223,6 @@ func byCause(pods []*pod) string {
 	return first(append(same, others...))
 }
 
-func howToStart(n *name, pods []*pod) string {
-	if n.Endpoints.Ready > 0 || n.LocalService.Spec.PublishNotReadyAddresses || !slices.ContainsFunc(pods,
-		func(p *pod) bool { return p.Reason == ProbeFails && namesItself(p.object, n.LocalService.Name) }) {
-		return ""
-	}
-	return "if it waits for its own name, which it gets only when it is ready, set publishNotReadyAddresses: true in " +
-		"the LocalService"
-}
-
 // seePod names the command that says more about what is wrong with a pod, "" if there is none.
 func seePod(n *name, p *pod) string {
 	if p.more == "" {
@@ -261,11 +250,8 @@ func whyNoPort(n *name) string {
 		}
 		targets, ports = append(targets, target), append(ports, fmt.Sprint(port.Port))
 	}
-	missing := "no container has a port named " + strings.Join(targets, ", ")
-	if !plan.HasClusterIPs(n.LocalService) {
-		return missing + ": the name leads to the pods, but has no such port"
-	}
-	return missing + ": nothing listens behind port " + strings.Join(ports, ", ")
+	return fmt.Sprintf("no container has a port named %s, to which port %s of the name leads",
+		strings.Join(targets, ", "), strings.Join(ports, ", "))
 }
 
 // declaredPorts says which ports the first ready pod names.

@@ -48,15 +48,7 @@ func compareService(f *facts, purpose plan.Purpose, node string) Finding {
 	if object == nil {
 		return untilWritten(f, ServiceMissing, missing)
 	}
-	differs := func(field, have, want string) Finding {
-		return untilWritten(f, ServiceOutdated, fmt.Sprintf("%s has the %s %q instead of %q", service, field, own(have),
-			want))
-	}
-	groupBy := object.Annotations[v1alpha1.GroupByAnnotationKey]
 	switch holder := plan.HolderOf(ls, purpose, node, f.nodeLabelKey, plan.FromAPI(object, f.nodeLabelKey)); {
-	case holder == plan.Predecessor:
-		return Finding{Reason: ServiceOutdated, Cause: service + " is one of an earlier LocalService " + ls.Name +
-			", and is deleted with that"}
 	case holder == plan.Foreign:
 		conflict := Finding{Reason: NameConflict, About: name, Cause: taken + " without an owner",
 			Act: "if nothing uses it, delete it; if the app needs it, create this LocalService under another name"}
@@ -66,19 +58,17 @@ func compareService(f *facts, purpose plan.Purpose, node string) Finding {
 				"owner would create it again"
 		}
 		return conflict
-	case object.DeletionTimestamp != nil:
+	case holder == plan.Predecessor, object.DeletionTimestamp != nil:
 		return Finding{Reason: ServiceOutdated, Cause: service + " is being deleted"}
 	case holder == plan.Orphan:
 		return untilWritten(f, ServiceOutdated, service+" has lost its owner")
-	case object.Labels[v1alpha1.OwnerLabelKey] != ls.Name:
-		return differs("label "+v1alpha1.OwnerLabelKey, object.Labels[v1alpha1.OwnerLabelKey], ls.Name)
 	case !labels.Equals(object.Spec.Selector, selector):
 		other := untilWritten(f, ServiceOutdated, service+" has another selector than the LocalService says")
-		other.About = fmt.Sprintf("%q instead of %q", own(labels.FormatLabels(object.Spec.Selector)),
-			labels.FormatLabels(selector))
+		other.About = own(labels.FormatLabels(object.Spec.Selector))
 		return other
-	case purpose == plan.Published && groupBy != ls.Spec.GroupBy:
-		return differs("groupBy", groupBy, ls.Spec.GroupBy)
+	case object.Labels[v1alpha1.OwnerLabelKey] != ls.Name,
+		purpose == plan.Published && object.Annotations[v1alpha1.GroupByAnnotationKey] != ls.Spec.GroupBy:
+		return untilWritten(f, ServiceOutdated, service+" has other labels or annotations than the LocalService says")
 	}
 	return Finding{}
 }
