@@ -208,10 +208,7 @@ func (c *cluster) lookAround(ctx context.Context, ls *v1alpha1.LocalService) dia
 	daemonSets, err := apps.DaemonSets(ls.Namespace).List(ctx, opts)
 	for i := 0; err == nil && i < len(daemonSets.Items); i++ {
 		d := &daemonSets.Items[i]
-		if d.Status.ObservedGeneration < d.Generation { // A new one has no status yet.
-			d.Status.DesiredNumberScheduled = 1
-		}
-		add("DaemonSet", d.Name, d.Spec.Template.Labels, d.Status.DesiredNumberScheduled)
+		add("DaemonSet", d.Name, d.Spec.Template.Labels, 1) // at least, unless its template selects no node
 	}
 	opts.LabelSelector = selectorOf(ls.Spec.Selector).String()
 	elsewhere, err := c.kube.CoreV1().Pods(metav1.NamespaceAll).List(ctx, opts)

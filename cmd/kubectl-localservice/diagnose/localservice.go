@@ -68,9 +68,6 @@ func whyNoPods(f *facts) string {
 	for _, w := range f.Around.Workloads {
 		switch {
 		case w.Name == "" || !plan.SelectsPod(ls, w.Labels):
-		case w.Replicas == 0 && w.Kind == "DaemonSet":
-			return fmt.Sprintf("%s DaemonSet %s makes such pods, but its template selects no node: %s describe "+
-				"daemonset -n %s %s", message, w.Name, f.Kubectl, ls.Namespace, w.Name)
 		case w.Replicas == 0:
 			return fmt.Sprintf("%s %s %s makes such pods, and has 0 replicas: %s scale -n %s %s/%s --replicas=1",
 				message, w.Kind, w.Name, f.Kubectl, ls.Namespace, strings.ToLower(w.Kind), w.Name)
