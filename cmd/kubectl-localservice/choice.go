@@ -58,7 +58,7 @@ func (p *plugin) objects(ctx context.Context, chosen *choice) (*objects, error) 
 // warnOfNodes says what somebody does not see who may not list nodes.
 func (p *plugin) warnOfNodes(o *objects) {
 	if !o.allNodes {
-		fmt.Fprintln(p.ErrOut, "warning: you may not list nodes, so that nodes without a name are not shown")
+		fmt.Fprintln(p.ErrOut, "warning: you may not list nodes, so that some may be missing here")
 	}
 }
 

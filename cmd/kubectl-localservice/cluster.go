@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
@@ -75,9 +76,11 @@ func (p *plugin) flagsOfCluster() (flags []string) {
 // plain matches a word that a shell takes as it is.
 var plain = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
 
+const kubectlCommand = "kubectl"
+
 // kubectl returns the command that works with the same cluster, for a shell.
 func (p *plugin) kubectl() string {
-	command := "kubectl"
+	command := kubectlCommand
 	for _, flag := range p.flagsOfCluster() {
 		if !plain.MatchString(flag) {
 			flag = "'" + strings.ReplaceAll(flag, "'", `'\''`) + "'"
@@ -193,7 +196,10 @@ func (c *cluster) lookAround(ctx context.Context, ls *v1alpha1.LocalService) dia
 	// Each of these may fail without the others.
 	pods, err := c.kube.CoreV1().Pods(ls.Namespace).List(ctx, opts)
 	for i := 0; err == nil && i < len(pods.Items); i++ {
-		add("", "", pods.Items[i].Labels, 0)
+		if set := labels.Set(pods.Items[i].Labels); !set.Has(appsv1.DefaultDeploymentUniqueLabelKey) &&
+			!set.Has(appsv1.ControllerRevisionHashLabelKey) { // The others are those of a workload.
+			add("", "", set, 0)
+		}
 	}
 	deployments, err := apps.Deployments(ls.Namespace).List(ctx, opts)
 	for i := 0; err == nil && i < len(deployments.Items); i++ {

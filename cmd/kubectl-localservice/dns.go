@@ -89,7 +89,7 @@ func (c *cluster) connectDNS(ctx context.Context, service string) (server diagno
 	switch {
 	case len(list.Items) > 0 && !hasReady:
 		return diagnose.DNSServer{Service: service, Message: fmt.Sprintf("DNS is down, unless it runs outside of the "+
-			"cluster: %s has no ready pod. Look: kubectl get deployments,pods -n %s", name, namespace)}, "", nil
+			"cluster: %s has no ready pod. Look: %s get deployments,pods -n %s", name, c.kubectl, namespace)}, "", nil
 	case podName == "":
 		return server, "", fmt.Errorf("there is no Service %s with TCP port %d: name the Service of your cluster's "+
 			"DNS by --dns-service. If DNS does not run in pods (Cloud DNS for GKE, say), resolve a name from a pod "+

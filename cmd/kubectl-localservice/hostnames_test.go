@@ -66,8 +66,8 @@ func TestHostnamesOutput(t *testing.T) {
 	const summary = "Clients must connect to port 8080 (not 80): a headless Service does not translate ports.\n" +
 		"eu-a: see kubectl logs -n default c --previous\n" +
 		"eu-c: the name is not published; mode Hostnames needs the permission to write EndpointSlices\n" +
-		"n5: the label zone (spec.groupBy) of the node is empty, and its value would be the name; set it, or correct " +
-		"spec.groupBy: kubectl get nodes -L zone\n" +
+		"n5: the label zone (spec.groupBy) of the node is empty, and its value would be the name; set the label, or " +
+		"correct spec.groupBy: kubectl get nodes -L zone\n" +
 		"LocalService default/demo: nodes 3, answering 1/3, status HostnamesNotPermitted.\n"
 	newHostnamesFixture(t, "zone").wantOutput(t, summary, map[string]string{
 		"nodes demo": `

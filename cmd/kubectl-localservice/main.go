@@ -92,7 +92,7 @@ func explained(err error) error {
 	_, unreachable := errors.AsType[*url.Error](err)
 	switch {
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("ask for the permission, and check with `kubectl auth can-i --list`: %w", err)
+		return fmt.Errorf("ask for the permission: %w", err)
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("the API server does not accept your credentials: log in again, or check `kubectl config "+
 			"view --minify`: %w", err)

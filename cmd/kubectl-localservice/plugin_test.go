@@ -27,7 +27,7 @@ import (
 func TestOutput(t *testing.T) {
 	const summary = "LocalService default/demo: nodes 5, answering 1/5, status WritingServices.\n"
 	const taken = "the name is taken by a Service without an owner (demo-n5)"
-	const act = "if nothing uses it, delete it; if the app needs it, create this LocalService under another name"
+	const act = "delete the Service if nothing uses it; otherwise create this LocalService under another name"
 	const log = "see kubectl logs -n default c --previous"
 	newFixture(t).wantOutput(t, summary, map[string]string{
 		"nodes lsvc/demo -o wide --cluster-domain example.org": `
@@ -107,7 +107,7 @@ func TestNodesWithoutPermission(t *testing.T) {
 	for want, f := range map[string]*fixture{"n1: n2: n3: ": newFixture(t), "n1:n1 n2:n2 ": newHostnamesFixture(t, ""),
 		"eu-a:eu-a ": newHostnamesFixture(t, "zone")} {
 		fail(&f.kube.Fake, "nodes", forbidden)
-		const warning = "warning: you may not list nodes, so that nodes without a name are not shown\n"
+		const warning = "warning: you may not list nodes, so that some may be missing here\n"
 		f.want(t, want, warning, "nodes", "demo", "-o", "jsonpath={range.items[*]}{.node}:{.hostname} {end}")
 	}
 }
@@ -184,7 +184,7 @@ ops         demo-10        n3     0/0         no Service; Services are being wri
 	}
 	for _, line := range []string{
 		"ops/demo-10: No pod in namespace ops has the labels app=demo.",
-		"default/demo on n5: if nothing uses it, delete it; if the app",
+		"default/demo on n5: delete the Service if nothing uses it;",
 		"LocalService default/demo-2: nodes 0, answering 0/0, status NoNodesSelected: ",
 		"LocalServices: 3, names 6, answering 1/6.",
 	} {
@@ -290,7 +290,7 @@ func TestErrors(t *testing.T) {
 		{args: "url no-ports n1", want: "names no ports: choose one of the pods' with --port"},
 		{args: "url headless n1", want: "the pods' own port web…see `kubectl localservice nodes headless -n"},
 		{"nodes demo", "localservices", noCRD, "not know LocalServices…install.yaml of a release"},
-		{"nodes demo", "pods", forbidden, "ask for the permission, and check with `kubectl auth can-i --list`: pods is forbidden"},
+		{"nodes demo", "pods", forbidden, "ask for the permission: pods is forbidden"},
 		{"url demo n1", "services", forbidden, "ask for the permission"},
 		{"nodes demo", "localservices", apierrors.NewUnauthorized("who?"), "does not accept your credentials"},
 	} {

@@ -76,7 +76,7 @@ func (p *plugin) url(ctx context.Context, name, node, nameOrNumber string, exter
 	if err != nil {
 		return err
 	}
-	n, err := named(ls, list, node)
+	n, err := c.named(ls, list, node)
 	if err != nil {
 		return err
 	}
@@ -127,11 +127,13 @@ func (c *cluster) externalAddress(ctx context.Context, ls *v1alpha1.LocalService
 			}
 		}
 	}
-	return "", 0, fmt.Errorf("node %s has no address: look at its status with `kubectl get node %[1]s -o wide`", n.Node)
+	return "", 0, fmt.Errorf("node %s has no address: look at its status with `%s get node %[1]s -o wide`", n.Node, c.kubectl)
 }
 
-func seeNodes(ls *v1alpha1.LocalService) string {
-	return fmt.Sprintf("see `kubectl localservice nodes %s -n %s`", ls.Name, ls.Namespace)
+// seeNodes names the command that says more. kubectl takes flags only after the name of a plugin.
+func (c *cluster) seeNodes(ls *v1alpha1.LocalService) string {
+	return fmt.Sprintf("see `kubectl localservice nodes %s -n %s%s`", ls.Name, ls.Namespace,
+		strings.TrimPrefix(c.kubectl, kubectlCommand))
 }
 
 // namesOf returns the names of a LocalService, without its pods, and the objects that they are made of.
@@ -145,7 +147,7 @@ func (c *cluster) namesOf(ctx context.Context, ls *v1alpha1.LocalService) (*obje
 }
 
 // named returns the name of a node; with groupBy, node is a group.
-func named(ls *v1alpha1.LocalService, list *diagnose.NodeList, node string) (*diagnose.Node, error) {
+func (c *cluster) named(ls *v1alpha1.LocalService, list *diagnose.NodeList, node string) (*diagnose.Node, error) {
 	what := "node " + node
 	if ls.Spec.GroupBy != "" {
 		what = "group of nodes " + node
@@ -157,7 +159,7 @@ func named(ls *v1alpha1.LocalService, list *diagnose.NodeList, node string) (*di
 			what += ": " + n.Cause
 		}
 	}
-	return nil, fmt.Errorf("LocalService %s/%s has no name for a %s: %s", ls.Namespace, ls.Name, what, seeNodes(ls))
+	return nil, fmt.Errorf("LocalService %s/%s has no name for a %s: %s", ls.Namespace, ls.Name, what, c.seeNodes(ls))
 }
 
 // nodesWithName returns the nodes that have a name, or with groupBy their groups.
@@ -222,5 +224,5 @@ func (o *objects) portOfClients(ls *v1alpha1.LocalService, port *v1alpha1.Servic
 		}
 	}
 	return 0, fmt.Errorf("clients of headless Services connect to the pods' own port %s, and Service %s has no "+
-		"endpoint with its number: %s", port.TargetPort.StrVal, service, seeNodes(ls))
+		"endpoint with its number: %s", port.TargetPort.StrVal, service, o.seeNodes(ls))
 }

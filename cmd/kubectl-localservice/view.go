@@ -55,7 +55,7 @@ func (p *plugin) view(ctx context.Context, chosen *choice) error {
 	}
 	scope := view.Scope{Context: p.contextName(), Namespace: o.namespace, Name: chosen.name, Flags: p.flagsOfCluster()}
 	if !o.allNodes {
-		scope.Notice = "You may not list nodes: those without a name are not shown."
+		scope.Notice = "You may not list nodes: some may be missing here."
 	}
 	p.warnOfNodes(o)
 	server, err := view.NewServer(scope, o.details)

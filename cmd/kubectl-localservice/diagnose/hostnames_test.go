@@ -76,7 +76,7 @@ func TestHostnameReasons(t *testing.T) {
 			"Service demo, which publishes the names, is missing; the controller has not written it yet",
 			Endpoints{}},
 		"conflict": {func(in *Input) { in.Services = append(in.Services[:1], other("demo", nil)...) }, NameConflict,
-			"Service demo, which publishes the names, exists already, without an owner (demo); if",
+			"Service demo, which publishes the names, exists already, without an owner (demo); delete",
 			Endpoints{}},
 		"selects pods": {func(in *Input) { in.Services[1].Spec.Selector = labels.Set{"a": "b"} }, ServiceOutdated,
 			"Service demo, which publishes the names, has another selector than the LocalService says", ready},
@@ -174,7 +174,7 @@ func TestGroups(t *testing.T) {
 	well, none := Finding{State: Healthy}, Finding{Reason: NoPods, State: Empty, Cause: "no pod with app=demo here"}
 	none.Message = none.Cause
 	for _, f := range []*Finding{&nameless, &empty} {
-		f.Act = "set it, or correct spec.groupBy: kubectl get nodes -L zone"
+		f.Act = "set the label, or correct spec.groupBy: kubectl get nodes -L zone"
 		f.Message = f.Cause + "; " + f.Act
 	}
 	want := []*Node{

@@ -3,6 +3,7 @@ package diagnose
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -57,7 +58,7 @@ func whyNoNames(f *facts) string {
 // whyNoPods says why no pod has the labels of the selector, as far as what is around shows.
 func whyNoPods(f *facts) string {
 	ls := f.LocalService
-	if len(f.Pods) > 0 || f.PodsUnknown || len(f.names) == 0 {
+	if len(f.Pods) > 0 || f.PodsUnknown || f.AllNodes && len(f.names) == 0 {
 		return ""
 	}
 	message := fmt.Sprintf("No pod in namespace %s has the labels %s.", ls.Namespace,
@@ -80,35 +81,33 @@ func whyNoPods(f *facts) string {
 		return fmt.Sprintf("%s Such pods are in other namespaces (%s). If they are meant, create the LocalService "+
 			"there: it selects pods of its own namespace only", message, first(f.Around.Namespaces))
 	}
-	if nearest := nearestLabels(ls.Spec.Selector, f.Around.Workloads); nearest != "" {
-		return message + " The nearest are " + nearest + ": correct spec.selector, or the pods' labels"
+	if len(f.Around.Workloads) > 0 {
+		return fmt.Sprintf("%s The pods there have %s: correct spec.selector, or their labels", message,
+			strings.Join(nearestLabels(ls.Spec.Selector, f.Around.Workloads), " or "))
 	}
 	return message
 }
 
-// nearestLabels returns the labels of a pod, or of a pod that a workload makes, which differ least from a selector: of
-// its keys, the most have values that begin alike. It is "" if none does.
-func nearestLabels(selector map[string]string, workloads []Workload) (nearest string) {
-	most := 0
-	for _, w := range workloads {
-		points, have := 0, labels.Set{}
+// nearestLabels returns the labels of the pods that are the most like a selector, or of what makes them: those with the
+// longest beginnings of its values first.
+func nearestLabels(selector map[string]string, workloads []Workload) (nearest []string) {
+	likeness := func(w Workload) (bytes int) {
 		for key, value := range selector {
-			common := 0 // bytes at their beginnings
-			for common < min(len(value), len(w.Labels[key])) && value[common] == w.Labels[key][common] {
-				common++
-			}
-			if w.Labels.Has(key) {
-				have[key] = w.Labels[key]
-			}
-			if common > 0 {
-				points += 10 + common
+			have := w.Labels[key]
+			for i := 0; i < min(len(value), len(have)) && value[i] == have[i]; i++ {
+				bytes++
 			}
 		}
-		if points > most {
-			most, nearest = points, labels.FormatLabels(have)
+		return bytes
+	}
+	for _, w := range slices.SortedStableFunc(slices.Values(workloads), func(a, b Workload) int {
+		return cmp.Compare(likeness(b), likeness(a))
+	}) {
+		if text := own(labels.FormatLabels(w.Labels)); !slices.Contains(nearest, text) {
+			nearest = append(nearest, text)
 		}
 	}
-	return nearest
+	return nearest[:min(len(nearest), most)]
 }
 
 // sentence makes one of a text that is not empty.

@@ -58,13 +58,16 @@ func TestMessage(t *testing.T) {
 		"no such protocol": {onNode(ports("", v1alpha1.ServicePort{Protocol: corev1.ProtocolUDP, Port: 8080}),
 			aPod("a", "n1", eight)), "No container declares port 8080/UDP (declared: 8080/TCP). If nothing listens " +
 			"there, correct port, targetPort or protocol."},
-		"no port":          {onNode(ports("", port("", 80, intstr.FromInt32(9999))), aPod("a", "n1")), ""},
-		"no pods":          {around(Around{}), no},
+		"no port": {onNode(ports("", port("", 80, intstr.FromInt32(9999))), aPod("a", "n1")), ""},
+		"no pods": {around(Around{}), no},
+		"no pods, and no names that the user may list": {Input{LocalService: localService(
+			func(ls *v1alpha1.LocalService) { ls.Spec.Mode = v1alpha1.ModeHostnames })}, no},
 		"no replicas":      {around(Around{Workloads: makes("Deployment", "demo", 0)}), no + " Deployment web makes such pods, and has 0 replicas: kubectl scale -n default deployment/web --replicas=1"},
 		"no pods made":     {around(Around{Workloads: makes("StatefulSet", "demo", 2)}), no + " StatefulSet web should make them: kubectl describe statefulset -n default web"},
 		"other namespaces": {around(Around{Namespaces: []string{"a", "b"}}), no + " Such pods are in other namespaces (a, b). If they are meant, create the LocalService there: it selects pods of its own namespace only"},
-		"nothing alike":    {around(Around{Workloads: []Workload{{Labels: labels.Set{"app": "x"}}}}), no},
-		"a typo":           {around(Around{Workloads: append(makes("Deployment", "demoo", 1), Workload{Labels: labels.Set{"app": "x"}}, Workload{Labels: labels.Set{"y": "demo"}})}), no + " The nearest are app=demoo: correct spec.selector, or the pods' labels"},
+		"nothing alike": {around(Around{Workloads: []Workload{{Labels: labels.Set{"app": "x"}}}}),
+			no + " The pods there have app=x: correct spec.selector, or their labels"},
+		"a typo": {around(Around{Workloads: append(makes("Deployment", "demoo", 1), Workload{Labels: labels.Set{"app": "x"}}, Workload{Labels: labels.Set{"y": "demo"}})}), no + " The pods there have app=demoo,x=y or app=x or y=demo: correct spec.selector, or their labels"},
 		"a label of nodes": {onNode(func(ls *v1alpha1.LocalService) {
 			ls.Spec.Selector = map[string]string{"kubernetes.io/hostname": "n1"}
 		}), "No pod in namespace default has the labels kubernetes.io/hostname=n1. The label kubernetes.io/hostname " +

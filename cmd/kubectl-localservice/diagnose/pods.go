@@ -132,7 +132,7 @@ func podOf(object *corev1.Pod, f *facts) *pod {
 }
 
 // addLog adds to a pod how often its containers have restarted, and which log says why it is not ready: the previous
-// one, if the container that this is about has ended before.
+// one, if the container that this is about has ended before, and runs or waits to run again.
 func addLog(p *pod, containers []corev1.ContainerStatus) {
 	for i := range containers {
 		c := &containers[i]
@@ -141,7 +141,7 @@ func addLog(p *pod, containers []corev1.ContainerStatus) {
 		if p.Log == "" && (c.State.Running != nil || ended != nil && !isUnstarted(ended) || ranBefore) {
 			p.Log = LogCurrent
 		}
-		if (c.Name == p.Container || len(containers) == 1) && !p.Ready && p.Reason != ProbeFails && ranBefore {
+		if (c.Name == p.Container || len(containers) == 1) && !p.Ready && p.Reason != ProbeFails && ranBefore && ended == nil {
 			p.Log = LogPrevious
 		}
 	}
@@ -260,8 +260,10 @@ func whyNotRunning(p *corev1.Pod, c *corev1.ContainerStatus, isInit bool, f *fac
 		t.cause, t.more = own(crash.Message), ""
 	case own(crash.Message) != "":
 		t.cause = exited(crash.ExitCode) + ": " + own(crash.Message)
-	case spec.LivenessProbe != nil, spec.StartupProbe != nil: // The status does not say what ended it.
-		t.cause, t.more = exited(crash.ExitCode)+", by itself or as its liveness or startup probe fails", itsEvents
+	case spec.LivenessProbe != nil: // The status does not say what ended it.
+		t.cause, t.more = exited(crash.ExitCode)+", by itself or as its liveness probe fails", itsEvents
+	case spec.StartupProbe != nil:
+		t.cause, t.more = exited(crash.ExitCode)+", by itself or as its startup probe fails", itsEvents
 	default:
 		t.cause = exited(crash.ExitCode)
 	}

@@ -71,8 +71,8 @@ var rules = []rule{
 		return Finding{Cause: "the name is that of node " + own(n.rival), Act: "select only one of the two nodes"}
 	}, nameTaken},
 	{NodeWithoutName, func(n *name) bool { return n.Service == "" }, func(n *name) Finding {
-		return Finding{State: Empty, Cause: whyNoName(n), Act: fmt.Sprintf("set it, or correct spec.groupBy: %s get "+
-			"nodes -L %s", n.Kubectl, n.LocalService.Spec.GroupBy)}
+		return Finding{State: Empty, Cause: whyNoName(n), Act: fmt.Sprintf("set the label, or correct "+
+			"spec.groupBy: %s get nodes -L %s", n.Kubectl, n.LocalService.Spec.GroupBy)}
 	}, []string{v1alpha1.ReasonNoNodesSelected}},
 	{NameConflict, serviceIs(NameConflict), theService, nameTaken},
 	{ServiceMissing, serviceIs(ServiceMissing), theService, unwritten},
@@ -250,7 +250,7 @@ func whyNoPort(n *name) string {
 		}
 		targets, ports = append(targets, target), append(ports, fmt.Sprint(port.Port))
 	}
-	return fmt.Sprintf("no container has a port named %s, to which port %s of the name leads",
+	return fmt.Sprintf("no container has a port named %s, to which port %s of the LocalService leads",
 		strings.Join(targets, ", "), strings.Join(ports, ", "))
 }
 

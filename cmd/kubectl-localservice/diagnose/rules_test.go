@@ -84,7 +84,7 @@ func TestRules(t *testing.T) {
 	}{
 		"ready": {with(services, ready, aPod("a", "n1")), "", Healthy, "1/1", ""},
 		"taken by nobody": {with(other("demo-n1", nil), ready), NameConflict, Down, "0/0", "the name is taken by a Service " +
-			"without an owner (demo-n1); if nothing uses it, delete it; if the app needs it, create this " +
+			"without an owner (demo-n1); delete the Service if nothing uses it; otherwise create this " +
 			"LocalService under another name"},
 		"taken by another LocalService": {with(other("demo-n1", controlledByLocalService("demo-of")), nil), NameConflict,
 			Down, "0/0", "the name is taken by a Service of LocalService demo-of (demo-n1)" + another},
@@ -247,7 +247,7 @@ func TestPortsMissing(t *testing.T) {
 	http := containing(corev1.ContainerPort{Name: "http", ContainerPort: 8080}, corev1.ContainerPort{ContainerPort: 1})
 	web, metrics := port("web", 80, intstr.FromString("web")), port("metrics", 90, intstr.FromInt32(9090))
 	none, both := []string{}, []string{"web", "metrics"}
-	const message = `no container has a port named "web", to which port 80 of the name leads`
+	const message = `no container has a port named "web", to which port 80 of the LocalService leads`
 	const act = "; correct targetPort, or name the container's port"
 	for name, c := range map[string]struct {
 		headless  bool

@@ -51,7 +51,7 @@ func compareService(f *facts, purpose plan.Purpose, node string) Finding {
 	switch holder := plan.HolderOf(ls, purpose, node, f.nodeLabelKey, plan.FromAPI(object, f.nodeLabelKey)); {
 	case holder == plan.Foreign:
 		conflict := Finding{Reason: NameConflict, About: name, Cause: taken + " without an owner",
-			Act: "if nothing uses it, delete it; if the app needs it, create this LocalService under another name"}
+			Act: "delete the Service if nothing uses it; otherwise create this LocalService under another name"}
 		if owner := plan.ControllerOf(object); owner != (plan.Controller{}) {
 			conflict.Cause = taken + " of " + own(owner.Description())
 			conflict.Act = "create this LocalService under another name: deleting the Service does not help, as its " +
