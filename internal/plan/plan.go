@@ -99,7 +99,6 @@ func Compute(in Input) Plan {
 		plan.Changes[Create] = make([]Change, 0, missing)
 	}
 	wanted := 0 // Services in Owned that are wanted
-	var name []byte
 	rivals := Rivals(ls, in.Nodes)
 	for _, template := range in.Templates {
 		if plan.SelectsNothing && in.Names.Source == nil && in.Names.Published == nil {
@@ -110,19 +109,19 @@ func Compute(in Input) Plan {
 			if rivals[node] != "" {
 				continue
 			}
-			name = template.appendName(name[:0], node)
-			current, owned := in.Owned[string(name)]
+			name := template.name(node)
+			current, owned := in.Owned[name]
 			if owned {
 				wanted++
-				if in.Ready[string(name)] {
+				if in.Ready[name] {
 					plan.Ready++
 				}
 			} else {
-				current = in.Lookup(string(name))
+				current = in.Lookup(name)
 			}
 			if action := c.of(current, node); action != "" {
-				plan.Changes[action] = append(plan.Changes[action], Change{Action: action, Template: template,
-					Name: string(name), Node: node, Current: current})
+				plan.Changes[action] = append(plan.Changes[action], Change{Action: action, Template: template, Name: name,
+					Node: node, Current: current})
 			} else {
 				plan.InPlace++
 			}

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"hash/maphash"
 	"slices"
 	"strings"
 
@@ -22,42 +21,26 @@ func Rivals(ls *v1alpha1.LocalService, nodes []string) map[string]string {
 		longest -= len(ls.Name) + 1
 	}
 	isChanged := func(node string) bool { return strings.Contains(node, ".") || len(node) > longest }
-	if !slices.ContainsFunc(nodes, isChanged) || !mayClash(ls, nodes) {
+	if !slices.ContainsFunc(nodes, isChanged) {
 		return nil // All have their own names.
 	}
-	holders, others := make(map[string]string, len(nodes)), []string(nil)
+	holders := make(map[string]string, len(nodes))
 	for _, node := range nodes {
 		name := nameOfNode(ls, node)
-		holder, isTaken := holders[name]
-		switch {
-		case !isTaken:
+		if holder, isTaken := holders[name]; !isTaken || node < holder {
 			holders[name] = node
-		case node < holder:
-			holders[name], others = node, append(others, holder)
-		default:
-			others = append(others, node)
 		}
 	}
-	rivals := make(map[string]string, len(others))
-	for _, node := range others {
-		rivals[node] = holders[nameOfNode(ls, node)]
+	if len(holders) == len(nodes) {
+		return nil
+	}
+	rivals := map[string]string{}
+	for _, node := range nodes {
+		if holder := holders[nameOfNode(ls, node)]; holder != node {
+			rivals[node] = holder
+		}
 	}
 	return rivals
-}
-
-// mayClash reports whether two nodes may want the same name. It compares hashes, because it runs for all nodes in
-// each sync.
-func mayClash(ls *v1alpha1.LocalService, nodes []string) bool {
-	seen, name := make(map[uint64]struct{}, len(nodes)), []byte(nil)
-	for _, node := range nodes {
-		if ls.Spec.Mode == v1alpha1.ModeHostnames {
-			name = append(name[:0], naming.Hostname(node)...)
-		} else {
-			name = naming.AppendServiceName(name[:0], ls.Name, node)
-		}
-		seen[maphash.Bytes(seed, name)] = struct{}{}
-	}
-	return len(seen) < len(nodes)
 }
 
 // nameOfNode returns the name that a LocalService gives a node unless another node has it: the name of its Service

@@ -179,14 +179,6 @@ func newTemplate(ls *v1alpha1.LocalService, purpose Purpose, nodeLabelKey string
 
 func (t *Template) name(node string) string { return ServiceName(t.owner.Name, t.purpose, node) }
 
-// appendName appends the result of name to dst.
-func (t *Template) appendName(dst []byte, node string) []byte {
-	if t.purpose == ForNode {
-		return naming.AppendServiceName(dst, t.owner.Name, node)
-	}
-	return append(dst, t.name(node)...)
-}
-
 // Wants reports whether a LocalService wants a Service with this name for a node with these labels.
 func Wants(ls *v1alpha1.LocalService, node string, labels Labels, name string) bool {
 	return LabelsPods(ls) && Selects(ls, node, labels) && ServiceName(ls.Name, ForNode, node) == name

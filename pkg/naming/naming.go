@@ -34,27 +34,9 @@ var hashEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPa
 // Two nodes may want the same name, such as a-b and a.b. The one whose name sorts first gets it. If a node has that
 // name itself, it sorts first, because '-' sorts before '.'. The other node has no Service.
 func ServiceName(localService, node string) string {
-	var onStack [validation.DNS1035LabelMaxLength]byte
-	return string(AppendServiceName(onStack[:0], localService, node))
-}
-
-// AppendServiceName appends the result of ServiceName to dst. It looks up many names without an allocation for each.
-func AppendServiceName(dst []byte, localService, node string) []byte {
-	name := append(append(append(dst, localService...), '-'), node...)
-	own := name[len(dst):]
-	for i := len(localService) + 1; i < len(own); i++ {
-		if own[i] == '.' {
-			own[i] = '-'
-		}
-	}
-	if isDNS1035Label(own) {
+	if name := localService + "-" + strings.ReplaceAll(node, ".", "-"); isDNS1035Label(name) {
 		return name
 	}
-	return append(dst, hashedServiceName(localService, node)...)
-}
-
-// hashedServiceName returns the name of a Service for which <localService>-<node> is not valid.
-func hashedServiceName(localService, node string) string {
 	hashed := node
 	prefix := sanitize(localService)
 	if prefix == "" || prefix[0] >= '0' && prefix[0] <= '9' {
@@ -107,11 +89,11 @@ func NodeLabelValue(node string) string {
 }
 
 // isDNS1035Label reports whether s is a valid Service name: a DNS label that begins with a letter.
-func isDNS1035Label(s []byte) bool { return isLabel(s, false) && s[0] >= 'a' }
+func isDNS1035Label(s string) bool { return isLabel(s, false) && s[0] >= 'a' }
 
 // isLabel reports whether s is a DNS label (RFC 1123) or, where dots are allowed, a node's name that is a valid label
 // value. It is equivalent to package validation, but does not allocate, because it runs for every node in every sync.
-func isLabel[S string | []byte](s S, dots bool) bool {
+func isLabel(s string, dots bool) bool {
 	if len(s) == 0 || len(s) > validation.LabelValueMaxLength || !isAlphanumeric(s[0]) || !isAlphanumeric(s[len(s)-1]) {
 		return false
 	}
