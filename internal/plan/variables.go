@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -76,81 +77,43 @@ func expandAll(given map[string]string, node string, label func(key string) (str
 	return expanded
 }
 
+// variables matches the variables in a value, and the escape; of an incomplete one for a label, the beginning.
+var variables = regexp.MustCompile(`\$\$\(|\$\(NODE_NAME\)|\$\(NODE_DNS_LABEL\)|\$\(NODE_LABEL\[('[^']*'\]\))?`)
+
 // expand replaces the variables and escapes in a value, as in the args of a container. It leaves other text
-// unchanged. It reports whether all labels that variables name exist.
+// unchanged. It reports whether all labels that variables name exist. An incomplete variable has the key "", which no
+// label can have.
 func expand(value, node string, label func(key string) (value string, exists bool)) (_ string, isComplete bool) {
-	var out strings.Builder
 	isComplete = true
-	for {
-		start := strings.Index(value, "$(")
-		if start < 0 {
-			out.WriteString(value)
-			return out.String(), isComplete
+	expanded := variables.ReplaceAllStringFunc(value, func(variable string) string {
+		switch variable {
+		case "$$(":
+			return "$("
+		case v1alpha1.VariableNodeName:
+			return node
+		case v1alpha1.VariableNodeDNSLabel:
+			return naming.Hostname(node)
 		}
-		if start > 0 && value[start-1] == '$' {
-			start-- // an escape
-		}
-		out.WriteString(value[:start])
-		value = value[start:]
-		key, length := labelVariable(value)
-		switch {
-		case strings.HasPrefix(value, "$$("):
-			out.WriteString("$(")
-			length = len("$$(")
-		case strings.HasPrefix(value, v1alpha1.VariableNodeName):
-			out.WriteString(node)
-			length = len(v1alpha1.VariableNodeName)
-		case strings.HasPrefix(value, v1alpha1.VariableNodeDNSLabel):
-			out.WriteString(naming.Hostname(node))
-			length = len(v1alpha1.VariableNodeDNSLabel)
-		case length > 0:
-			text, exists := label(key)
-			out.WriteString(text)
-			isComplete = isComplete && exists
-		default:
-			out.WriteByte('$')
-			length = 1
-		}
-		value = value[length:]
-	}
+		_, key, _ := strings.Cut(variable, "'")
+		text, exists := label(strings.TrimSuffix(key, "'])"))
+		isComplete = isComplete && exists
+		return text
+	})
+	return expanded, isComplete
 }
 
-const labelVariableBegins = "$(NODE_LABEL["
-
-// labelVariable returns the key and the length of the variable for a node label with which a value begins; the length
-// is 0 if there is none. For an incomplete variable, it returns a key that no label can have.
-func labelVariable(value string) (key string, length int) {
-	rest, found := strings.CutPrefix(value, labelVariableBegins+"'")
-	if !found && !strings.HasPrefix(value, labelVariableBegins) {
-		return "", 0
-	}
-	key, _, ends := strings.Cut(rest, "'])")
-	if !found || !ends {
-		return value, len(value)
-	}
-	return key, len(v1alpha1.VariableNodeLabel) - len("key") + len(key)
-}
-
-// validateVariables finds mistakes in variables that the API's own validation accepts.
+// validateVariables finds variables for labels that no node can have, which the API's own validation accepts.
 func validateVariables(m *v1alpha1.ServiceMetadata) (err error) {
-	find := func(field, name, value string, isLabel bool) {
-		expanded, _ := expand(value, "n", func(key string) (string, bool) {
-			if len(content.IsLabelKey(key)) > 0 {
-				err = cmp.Or(err, fmt.Errorf("spec.serviceMetadata.%s has in %s a variable for the label %q, which no "+
-					"node can have: write %s", field, name, key, v1alpha1.VariableNodeLabel))
-			}
-			return "v", true
-		})
-		if isLabel && strings.Contains(value, labelVariableBegins) && len(content.IsLabelValue(expanded)) > 0 {
-			err = cmp.Or(err, fmt.Errorf("spec.serviceMetadata.%s has in %s the value %q, which no label can have: "+
-				"beside variables, it may have letters, digits, '-', '_' and '.'", field, name, value))
+	for _, values := range []map[string]string{m.Labels, m.Annotations} {
+		for _, name := range slices.Sorted(maps.Keys(values)) {
+			expand(values[name], "", func(key string) (string, bool) {
+				if len(content.IsLabelKey(key)) > 0 {
+					err = cmp.Or(err, fmt.Errorf("spec.serviceMetadata has in %s a variable for the label %q, which no "+
+						"node can have: write %s", name, key, v1alpha1.VariableNodeLabel))
+				}
+				return "", true
+			})
 		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(m.Labels)) {
-		find("labels", name, m.Labels[name], true)
-	}
-	for _, name := range slices.Sorted(maps.Keys(m.Annotations)) {
-		find("annotations", name, m.Annotations[name], false)
 	}
 	return err
 }
