@@ -89,8 +89,8 @@ type Template struct {
 	owner        *v1alpha1.LocalService
 	purpose      Purpose
 	nodeLabelKey string
-	want         Content
-	hasVariables bool // the wanted Content depends on the node: see wantFor
+	want         Content // without spec.serviceMetadata if that has variables
+	hasVariables bool    // the wanted Content depends on the node: see wantFor
 	nodeLabels   NodeLabels
 }
 
@@ -155,8 +155,9 @@ func newTemplate(ls *v1alpha1.LocalService, purpose Purpose, nodeLabelKey string
 		v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.Kind))}
 	t.want.Labels, t.want.Annotations = map[string]string{}, map[string]string{}
 	if m := ls.Spec.ServiceMetadata; m != nil {
-		t.want.addMetadata(metadataFor(m, purpose))
-		t.hasVariables = purpose == ForNode && hasVariables(m)
+		if t.hasVariables = purpose == ForNode && hasVariables(m); !t.hasVariables {
+			t.want.addMetadata(metadataFor(m, purpose))
+		}
 	}
 	t.want.Labels[v1alpha1.OwnerLabelKey] = ls.Name
 	switch purpose {

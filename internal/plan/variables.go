@@ -42,16 +42,8 @@ func (t *Template) wantFor(node string) *Content {
 	expanded := v1alpha1.ServiceMetadata{Labels: expandAll(given.Labels, node, label),
 		Annotations: expandAll(given.Annotations, node, label)}
 	want.Labels, want.Annotations = maps.Clone(t.want.Labels), maps.Clone(t.want.Annotations)
-	deleteAll(want.Labels, given.Labels)
-	deleteAll(want.Annotations, given.Annotations)
 	want.addMetadata(&expanded)
 	return &want
-}
-
-func deleteAll(from, keys map[string]string) {
-	for key := range keys {
-		delete(from, key)
-	}
 }
 
 // DiffersFor reports whether variables in a LocalService have other values after the labels of a node have changed.
