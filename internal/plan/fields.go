@@ -265,12 +265,10 @@ var ipFamilyPolicyField = field{
 	set: func(want, have *Content) {
 		have.Spec.IPFamilyPolicy = want.Spec.IPFamilyPolicy
 		if *have.Spec.IPFamilyPolicy == corev1.IPFamilyPolicySingleStack {
-			have.Spec.IPFamilies = firstOnly(have.Spec.IPFamilies)
+			have.Spec.IPFamilies = have.Spec.IPFamilies[:min(len(have.Spec.IPFamilies), 1)]
 		}
 	},
 }
-
-func firstOnly[T any](s []T) []T { return s[:min(len(s), 1)] }
 
 func controllerMatches(want, have *Content) bool {
 	ours := want.OwnerReferences[0]

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/localservice-dev/local-service-controller/internal/words"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -99,10 +100,18 @@ func replaceValue(m map[string]string, key, from, to string) map[string]string {
 
 // Whole returns a Service as the API server has it, without what no plan reads: times, managed fields and status.
 func Whole(s Service, nodeLabelKey string) *corev1.Service {
-	whole := s.Content().Get().service(s.Node(), nodeLabelKey)
+	return s.Content().Get().whole(s, s.Node(), nodeLabelKey)
+}
+
+// whole returns an existing Service if it had this Content and node.
+func (c *Content) whole(s Service, node, nodeLabelKey string) *corev1.Service {
+	whole := c.service(node, nodeLabelKey)
 	whole.Namespace, whole.Name = s.GetNamespace(), s.GetName()
 	whole.UID, whole.ResourceVersion = s.GetUID(), s.GetResourceVersion()
 	if ips := s.ClusterIPs(); len(ips) > 0 {
+		if ptr.Deref(c.Spec.IPFamilyPolicy, "") == corev1.IPFamilyPolicySingleStack {
+			ips = ips[:1]
+		}
 		whole.Spec.ClusterIPs, whole.Spec.ClusterIP = ips, ips[0]
 	}
 	return whole

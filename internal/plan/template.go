@@ -276,7 +276,13 @@ func (t *Template) compare(have *Content, node string) (d difference) {
 // It also holds the resource version, so that it never overwrites a change that the cache has not observed.
 func (t *Template) Patch(service Service, node string) ([]byte, error) {
 	live := Whole(service, t.nodeLabelKey)
-	after, err := json.Marshal(t.changed(live, node))
+	content, want := ContentOf(live.DeepCopy(), t.nodeLabelKey), t.wantFor(node)
+	for _, f := range allFields {
+		if !f.matches(want, content) {
+			f.set(want, content)
+		}
+	}
+	after, err := json.Marshal(content.whole(service, node, t.nodeLabelKey))
 	if err != nil {
 		return nil, err
 	}
@@ -286,26 +292,4 @@ func (t *Template) Patch(service Service, node string) ([]byte, error) {
 		return nil, err
 	}
 	return jsonmergepatch.CreateThreeWayJSONMergePatch(before, after, before)
-}
-
-// changed returns a Service in which all fields that the template decides have the desired values for a node, and the
-// others are unchanged.
-func (t *Template) changed(live *corev1.Service, node string) *corev1.Service {
-	content, wanted := ContentOf(live.DeepCopy(), t.nodeLabelKey), t.wantFor(node)
-	for _, f := range allFields {
-		if !f.matches(wanted, content) {
-			f.set(wanted, content)
-		}
-	}
-	want := content.service(node, t.nodeLabelKey)
-	want.Name, want.Namespace, want.UID, want.ResourceVersion = live.Name, live.Namespace, live.UID,
-		live.ResourceVersion
-	if live.Spec.Type == corev1.ServiceTypeExternalName {
-		return want // It has no addresses.
-	}
-	want.Spec.ClusterIP, want.Spec.ClusterIPs = live.Spec.ClusterIP, live.Spec.ClusterIPs
-	if *want.Spec.IPFamilyPolicy == corev1.IPFamilyPolicySingleStack {
-		want.Spec.ClusterIPs = firstOnly(want.Spec.ClusterIPs)
-	}
-	return want
 }
