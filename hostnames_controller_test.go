@@ -107,11 +107,11 @@ func TestHostnames(t *testing.T) {
 		c.editSpec(func(ls *v1alpha1.LocalService) { ls.Spec.GroupBy = "zone" })
 		expect(t, "events", []string{
 			`Normal ServicesWritten updated 1: demo; the names change: groupBy was "", and is "zone"`,
-			"Warning NoNodesSelected no node has the label zone (spec.groupBy), so there is no name to publish",
+			"Warning NoNodesSelected no node has a value of the label zone (spec.groupBy), so there is no name to publish",
 		}, c.recorded())
 		c.label("a", "zone=")
 		settle()
-		c.wantMessage("no name for 1 node without the label zone (spec.groupBy); no name for 1 node with an empty value")
+		c.wantMessage("no node has a value of the label zone (spec.groupBy)")
 	}, testLocalService(hostnamesMode), testNode("a"), testNode("b.example.com"))
 }
 

@@ -72,32 +72,18 @@ func (n *Names) Of(node string) string {
 	return naming.GroupHostname(group)
 }
 
-// Ungrouped counts the nodes that have no part in a name: those without the label that groupBy names, and those on
-// which its value is empty.
-func (n *Names) Ungrouped(nodes []string) (without, empty int) {
-	groupBy := n.localService.Spec.GroupBy
-	if groupBy == "" {
-		return 0, 0
-	}
-	for _, node := range nodes {
-		switch value, exists := n.labels(node, groupBy); {
-		case !exists:
-			without++
-		case value == "":
-			empty++
-		}
-	}
-	return without, empty
-}
-
-// count returns how many names some nodes have, and how many of these names are published with a ready endpoint.
-func (n *Names) count(nodes []string, published sets.Set[string]) (all, ready int) {
+// count returns how many names some nodes have, how many of these names are published with a ready endpoint, and how
+// many of the nodes have no part in a name.
+func (n *Names) count(nodes []string, published sets.Set[string]) (all, ready, without int) {
 	names := sets.New[string]()
 	for _, node := range nodes {
-		names.Insert(n.Of(node))
+		if name := n.Of(node); name != "" {
+			names.Insert(name)
+		} else {
+			without++
+		}
 	}
-	names.Delete("")
-	return len(names), len(names.Intersection(published))
+	return len(names), len(names.Intersection(published)), without
 }
 
 // CopyChange describes what a plan does about one EndpointSlice of the Published Service: Create, Update, Delete or

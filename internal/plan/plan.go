@@ -59,9 +59,9 @@ type Plan struct {
 	// IsHostnames is true in mode Hostnames. Copies then records how far its names are published; else it is empty.
 	IsHostnames bool
 	Copies      Copies
-	// Ungrouped counts the selected nodes without the label that groupBy names, and EmptyGroups those on which its
-	// value is empty. Neither have a part in a name.
-	Ungrouped, EmptyGroups int
+	// Nameless counts the selected nodes that have no part in a name: rivals or, with groupBy, those on which its label
+	// is missing or empty.
+	Nameless int
 	// PortNumbers holds the numbers that pods have for ports whose targetPort is a name, if clients must know them.
 	PortNumbers PortNumbers
 	// SelectsNothing is true if the LocalService chooses among the nodes, and selects none. Most likely that is a
@@ -140,9 +140,8 @@ func Compute(in Input) Plan {
 	}
 	plan.sort()
 	if plan.IsHostnames {
-		plan.Nodes, plan.Ready = in.Names.count(in.Nodes, plan.Copies.ready)
+		plan.Nodes, plan.Ready, plan.Nameless = in.Names.count(in.Nodes, plan.Copies.ready)
 		plan.Nodes += len(rivals)
-		plan.Ungrouped, plan.EmptyGroups = in.Names.Ungrouped(in.Nodes)
 	}
 	return plan
 }

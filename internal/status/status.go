@@ -188,16 +188,12 @@ func (r *report) answering(ls *v1alpha1.LocalService, noun string) string {
 }
 
 // ungrouped reports how many nodes have no part in the name of a group.
-func (r *report) ungrouped(ls *v1alpha1.LocalService) (text string) {
-	if r.Ungrouped > 0 {
-		text = fmt.Sprintf("; no name for %s without the label %s (spec.groupBy)",
-			words.Count(r.Ungrouped, "node"), ls.Spec.GroupBy)
+func (r *report) ungrouped(ls *v1alpha1.LocalService) string {
+	if ls.Spec.GroupBy == "" || r.Nameless == 0 {
+		return ""
 	}
-	if r.EmptyGroups > 0 {
-		text += fmt.Sprintf("; no name for %s with an empty value of the label %s (spec.groupBy): the value is the "+
-			"name. Use a label with values", words.Count(r.EmptyGroups, "node"), ls.Spec.GroupBy)
-	}
-	return text
+	return fmt.Sprintf("; no name for %s on which the label %s (spec.groupBy) is missing or empty",
+		words.Count(r.Nameless, "node"), ls.Spec.GroupBy)
 }
 
 // translating reports which ports no pod has, and on which other ports clients reach the pods.
@@ -227,10 +223,9 @@ func (r *report) dropped() string {
 // noNodesSelected explains why a LocalService selects no node, and what stays for that reason.
 func (r *report) noNodesSelected(ls *v1alpha1.LocalService) string {
 	switch {
-	case !r.SelectsNothing && r.EmptyGroups > 0:
-		return "there is no name to publish" + r.ungrouped(ls)
 	case !r.SelectsNothing && ls.Spec.GroupBy != "":
-		return fmt.Sprintf("no node has the label %s (spec.groupBy), so there is no name to publish", ls.Spec.GroupBy)
+		return fmt.Sprintf("no node has a value of the label %s (spec.groupBy), so there is no name to publish",
+			ls.Spec.GroupBy)
 	case !r.SelectsNothing:
 		return "the cluster has no node"
 	}

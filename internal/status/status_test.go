@@ -170,23 +170,17 @@ func TestStatus(t *testing.T) {
 func TestGroups(t *testing.T) {
 	ls := with(v1alpha1.LocalServiceStatus{}, 1)
 	ls.Spec.GroupBy = "example.com/rack"
-	for want, p := range map[string]plan.Plan{
-		"no node has the label example.com/rack (spec.groupBy)":                                              {Ungrouped: 2},
-		"there is no name to publish; no name for 2 nodes with an empty value of the label example.com/rack": {EmptyGroups: 2},
+	for names, want := range []string{
+		"no node has a value of the label example.com/rack (spec.groupBy)",
+		"every name is published; no name for 2 nodes on which the label example.com/rack (spec.groupBy) is missing",
 	} {
-		p.IsHostnames = true
-		if message := (&report{Plan: &p}).noNodesSelected(ls); !strings.HasPrefix(message, want) {
-			t.Errorf("the message is %q, want %q first", message, want)
+		p := plan.Plan{Nodes: names, InPlace: 2, Ready: names, IsHostnames: true, Copies: plan.Copies{Sources: 1},
+			Nameless: 2}
+		status := Of(ls, &p, &plan.Outcome{})
+		if got := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady).Message; !strings.HasPrefix(got,
+			want) {
+			t.Errorf("the message is %q, want %q first", got, want)
 		}
-	}
-	p := plan.Plan{Nodes: 1, InPlace: 2, Ready: 1, IsHostnames: true, Copies: plan.Copies{Sources: 1}, Ungrouped: 1,
-		EmptyGroups: 1}
-	const want = "every name is published; no name for 1 node without the label example.com/rack (spec.groupBy); " +
-		"no name for 1 node with an empty value of the label example.com/rack"
-	status := Of(ls, &p, &plan.Outcome{})
-	if got := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady).Message; !strings.HasPrefix(got,
-		want) {
-		t.Errorf("the message is %q, want %q first", got, want)
 	}
 }
 
