@@ -52,36 +52,26 @@ func without(name, message string) string {
 // and of their nodes.
 func cause(err error) string {
 	if e, isWrite := errors.AsType[*plan.WriteError](err); isWrite {
-		return e.What() + ": " + withoutNames(e.Err, e.Name, e.Node)
+		return e.What() + ": " + CauseOf(e.Err, e.Name, e.Node)
 	}
-	return withoutNames(err)
+	return CauseOf(err)
 }
 
 // CauseOf returns what errors of the same kind of write have in common: their text without the given names of
-// objects.
+// objects. It cuts and escapes the text, because a webhook may answer anything.
 func CauseOf(err error, names ...string) string {
-	return words.Cut(withoutNames(err, names...), causeLength)
-}
-
-// withoutNames returns the text of an error without some names. It escapes the text, because a webhook may answer
-// anything.
-func withoutNames(err error, names ...string) string {
 	text := words.Printable(err.Error())
 	for _, name := range names {
 		text = without(name, text)
 	}
-	return text
+	return words.Cut(text, causeLength)
 }
 
 // Summarize groups failed writes by cause and counts them, sorted by cause. If there is only one, it names the
 // Service.
 func Summarize(errs []error) string {
 	if len(errs) == 1 {
-		if e, isWrite := errors.AsType[*plan.WriteError](errs[0]); isWrite {
-			return fmt.Sprintf("1 write failed: %s %s/%s: %s", e.What(), e.Namespace, e.Name,
-				words.Cut(words.Printable(e.Err.Error()), causeLength))
-		}
-		return "1 write failed: " + words.Cut(words.Printable(errs[0].Error()), causeLength)
+		return "1 write failed: " + CauseOf(errs[0])
 	}
 	counts := map[string]int{}
 	for _, err := range errs {
@@ -90,13 +80,13 @@ func Summarize(errs []error) string {
 	causes := slices.Sorted(maps.Keys(counts))
 	var parts []string
 	for _, c := range causes[:min(len(causes), causesInMessage)] {
-		parts = append(parts, fmt.Sprintf("%d × %s", counts[c], words.Cut(c, causeLength)))
+		parts = append(parts, fmt.Sprintf("%d × %s", counts[c], c))
 	}
 	if more := len(causes) - causesInMessage; more > 0 {
 		parts = append(parts, fmt.Sprintf("%d more causes", more))
 	}
 	if len(causes) == 1 {
-		parts = []string{words.Cut(causes[0], causeLength)}
+		parts = causes
 	}
 	return fmt.Sprintf("%d writes failed: %s", len(errs), strings.Join(parts, "; "))
 }
