@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -119,44 +120,15 @@ func matches(operator corev1.NodeSelectorOperator, values []string, value string
 // longestSelection limits the description of a node selection, in bytes.
 const longestSelection = 512
 
-// NodeSelection describes for people which nodes a LocalService selects, in the syntax of `kubectl get nodes -l`. It
-// cuts a very long description.
+// NodeSelection describes for people which nodes a LocalService selects. It cuts a very long description.
 func NodeSelection(ls *v1alpha1.LocalService) string {
 	var parts []string
 	if len(ls.Spec.NodeSelector) > 0 {
 		parts = append(parts, fmt.Sprintf("spec.nodeSelector %q", labels.FormatLabels(ls.Spec.NodeSelector)))
 	}
-	var terms []string
-	for i := range ls.Spec.NodeSelectorTerms {
-		term := &ls.Spec.NodeSelectorTerms[i]
-		var all []string
-		for _, e := range term.MatchExpressions {
-			all = append(all, describe(e.Key, e.Operator, e.Values))
-		}
-		for _, f := range term.MatchFields {
-			all = append(all, describe(f.Key, f.Operator, f.Values))
-		}
-		terms = append(terms, strings.Join(all, ","))
-	}
-	if len(terms) > 0 {
-		parts = append(parts, fmt.Sprintf("spec.nodeSelectorTerms %q", strings.Join(terms, " or ")))
+	if len(ls.Spec.NodeSelectorTerms) > 0 {
+		terms, _ := json.Marshal(ls.Spec.NodeSelectorTerms) // Strings always have a JSON form.
+		parts = append(parts, "spec.nodeSelectorTerms "+string(terms))
 	}
 	return words.Cut(strings.Join(parts, " and "), longestSelection)
-}
-
-func describe(key string, operator corev1.NodeSelectorOperator, values []string) string {
-	list := strings.Join(values, ",")
-	switch operator {
-	case corev1.NodeSelectorOpIn:
-		return key + " in (" + list + ")"
-	case corev1.NodeSelectorOpNotIn:
-		return key + " notin (" + list + ")"
-	case corev1.NodeSelectorOpDoesNotExist:
-		return "!" + key
-	case corev1.NodeSelectorOpGt:
-		return key + ">" + list
-	case corev1.NodeSelectorOpLt:
-		return key + "<" + list
-	}
-	return key // Exists
 }
