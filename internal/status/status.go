@@ -63,9 +63,6 @@ func (r *report) isUnpublished() bool {
 	return r.IsHostnames && r.Copies.Sources == 0 && len(r.Changes[plan.Conflict]) == 0
 }
 
-// waitingCopies counts the EndpointSlices that wait for the deletion of a predecessor.
-func (r *report) waitingCopies() int { return r.Copies.Count(plan.Wait) }
-
 // Of returns the status of a LocalService that follows from a plan and its outcome. If nothing has changed, it equals
 // the previous status, including timestamps.
 func Of(ls *v1alpha1.LocalService, p *plan.Plan, outcome *plan.Outcome) v1alpha1.LocalServiceStatus {
@@ -147,11 +144,11 @@ func (r *report) ready(ls *v1alpha1.LocalService) metav1.Condition {
 	case r.isUnpublished():
 		c.Reason = v1alpha1.ReasonNoEndpointSlices
 		c.Message = "Kubernetes has not published the pods in EndpointSlices yet: is kube-controller-manager running?"
-	case r.waitingCopies() > 0:
+	case r.Copies.Count(plan.Wait) > 0:
 		c.Reason = v1alpha1.ReasonWaiting
 		c.Message = fmt.Sprintf("waiting for the deletion of %s with a name that is needed: of an earlier Service, "+
 			"which Kubernetes deletes, or managed by somebody else, as kubectl get endpointslices --show-labels says",
-			words.Count(r.waitingCopies(), "EndpointSlice"))
+			words.Count(r.Copies.Count(plan.Wait), "EndpointSlice"))
 	case r.Nodes == 0:
 		c.Reason, c.Message = v1alpha1.ReasonNoNodesSelected, r.noNodesSelected(ls)
 	case r.IsHostnames:
@@ -260,7 +257,7 @@ func (r *report) progressing(reason string) metav1.Condition {
 		Message: "nothing is being written"}
 	switch {
 	case r.isWriting() || len(r.Changes[plan.Wait]) > 0 ||
-		len(r.failed) == 0 && !r.SelectsNothing && (r.isUnpublished() || r.waitingCopies() > 0):
+		len(r.failed) == 0 && !r.SelectsNothing && (r.isUnpublished() || r.Copies.Count(plan.Wait) > 0):
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonWritingServices
 		c.Message = "Services are being created, changed or deleted"
 	case len(r.failed) > 0:
