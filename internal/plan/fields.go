@@ -149,8 +149,7 @@ var portsField = field{
 		}
 	},
 	matches: func(want, have *Content) bool {
-		return len(want.Spec.Ports) == len(have.Spec.Ports) &&
-			apiequality.Semantic.DeepEqual(withNodePorts(want, have), inOrderOf(want.Spec.Ports, have.Spec.Ports))
+		return apiequality.Semantic.DeepEqual(inOrder(withNodePorts(want, have)), inOrder(have.Spec.Ports))
 	},
 	set: func(want, have *Content) { have.Spec.Ports = withNodePorts(want, have) },
 }
@@ -179,31 +178,22 @@ func withNodePorts(want, have *Content) []corev1.ServicePort {
 		return out
 	}
 	for i := range out {
-		if j := findPort(have.Spec.Ports, &out[i]); j >= 0 {
-			out[i].NodePort = have.Spec.Ports[j].NodePort
+		for _, port := range have.Spec.Ports {
+			if comparePorts(port, out[i]) == 0 {
+				out[i].NodePort = port.NodePort
+			}
 		}
 	}
 	return out
 }
 
-// inOrderOf returns the ports of have in the order of want, without ports that want lacks.
-func inOrderOf(want, have []corev1.ServicePort) []corev1.ServicePort {
-	var out []corev1.ServicePort
-	for i := range want {
-		if j := findPort(have, &want[i]); j >= 0 {
-			out = append(out, have[j])
-		}
-	}
-	return out
+// inOrder sorts ports by what identifies a port in a Service.
+func inOrder(ports []corev1.ServicePort) []corev1.ServicePort {
+	return slices.SortedFunc(slices.Values(ports), comparePorts)
 }
 
-// findPort returns the index of a port with the same number and protocol, which identify a port in a Service; -1 if
-// there is none.
-func findPort(ports []corev1.ServicePort, port *corev1.ServicePort) int {
-	return slices.IndexFunc(ports, func(p corev1.ServicePort) bool {
-		return p.Port == port.Port &&
-			p.Protocol == port.Protocol
-	})
+func comparePorts(a, b corev1.ServicePort) int {
+	return cmp.Or(cmp.Compare(a.Port, b.Port), cmp.Compare(a.Protocol, b.Protocol))
 }
 
 func sessionAffinityConfig(in *v1alpha1.LocalServiceSpec) *corev1.SessionAffinityConfig {
