@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -174,22 +173,16 @@ func (c *podController) warn(ctx context.Context, ls *v1alpha1.LocalService, p *
 	}
 }
 
-// selectedBy returns the oldest LocalService that selects a pod; nil if none does.
-func (c *podController) selectedBy(p *cache.Pod) (oldest *v1alpha1.LocalService) {
+// selectedBy returns the LocalService that selects a pod, of several the first by name; nil if none does.
+func (c *podController) selectedBy(p *cache.Pod) (first *v1alpha1.LocalService) {
 	judging := &c.judging[maphash.String(seed, p.GetNamespace())%uint64(len(c.judging))]
 	judging.Lock()
 	defer judging.Unlock()
 	labels := p.Labels().Set()
 	for _, ls := range c.Caches.Labelling(p.GetNamespace()) {
-		if plan.SelectsPod(ls, labels) && (oldest == nil || isOlder(ls, oldest)) {
-			oldest = ls
+		if plan.SelectsPod(ls, labels) && (first == nil || ls.Name < first.Name) {
+			first = ls
 		}
 	}
-	return oldest
-}
-
-// isOlder reports whether a LocalService was created before another one. If both were created in the same second, it
-// compares their names.
-func isOlder(ls, than *v1alpha1.LocalService) bool {
-	return cmp.Or(ls.CreationTimestamp.Compare(than.CreationTimestamp.Time), cmp.Compare(ls.Name, than.Name)) < 0
+	return first
 }
