@@ -123,7 +123,7 @@ func (c *cluster) record(_, eventType, reason, note string) {
 func (c *cluster) start() (stop func()) {
 	c.t.Helper()
 	return c.run(func(deps app.Dependencies) func(context.Context) {
-		c.running = makeControllers(deps)
+		c.running = newControllers(deps)
 		return c.running.run
 	})
 }

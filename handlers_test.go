@@ -51,7 +51,7 @@ func TestHandlersAddFewKeys(t *testing.T) {
 		var keys atomic.Int64
 		var all *controllers
 		c.run(func(deps app.Dependencies) func(context.Context) {
-			all = makeControllers(deps)
+			all = newControllers(deps)
 			ended, stop := context.WithCancel(t.Context())
 			stop()
 			all.run(ended) // Their queues have goroutines.

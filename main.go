@@ -33,7 +33,8 @@ func run(ctx context.Context, args []string) int {
 		return 2
 	}
 	defer logs.FlushLogs()
-	if err := app.Run(ctx, opts, newControllers); err != nil {
+	work := func(deps app.Dependencies) func(context.Context) { return newControllers(deps).run }
+	if err := app.Run(ctx, opts, work); err != nil {
 		klog.FromContext(ctx).Error(err, "Stopped")
 		return 1
 	}
@@ -48,18 +49,13 @@ type controllers struct {
 	pods          *podController // nil with -label-pods=false
 }
 
-func makeControllers(deps app.Dependencies) *controllers {
+func newControllers(deps app.Dependencies) *controllers {
 	localServices := newLocalServiceController(deps)
 	c := &controllers{localServices: localServices, hostnames: newHostnamesController(deps, localServices.loop.Add)}
 	if deps.Options.LabelPods {
 		c.pods = newPodController(deps)
 	}
 	return c
-}
-
-// newControllers creates the controllers, and returns a function that runs them until its context is done.
-func newControllers(deps app.Dependencies) (work func(context.Context)) {
-	return makeControllers(deps).run
 }
 
 // run runs all workers until ctx is done, and returns when they have stopped. The caches must be filled.

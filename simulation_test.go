@@ -73,7 +73,7 @@ func replicate(ctx context.Context, r simulation.Replica) {
 		panic(err)
 	}
 	deps.Shuffle, deps.Clock = r.Shuffle, quietClock{}
-	c := makeControllers(deps)
+	c := newControllers(deps)
 	cachesCtx, stopCaches := context.WithCancel(context.WithoutCancel(ctx))
 	waitForCaches := deps.Caches.Start(cachesCtx)
 	defer waitForCaches()
