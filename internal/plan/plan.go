@@ -95,9 +95,6 @@ func Compute(in Input) Plan {
 	plan := Plan{Nodes: len(in.Nodes), Copies: in.Names.Copies(),
 		IsHostnames: in.Templates[0].purpose != ForNode, Changes: map[Action][]Change{},
 		SelectsNothing: len(in.Nodes) == 0 && HasNodeSelector(ls)}
-	if missing := len(in.Nodes) - len(in.Owned); missing > 0 {
-		plan.Changes[Create] = make([]Change, 0, missing)
-	}
 	wanted := 0 // Services in Owned that are wanted
 	rivals := Rivals(ls, in.Nodes)
 	for _, template := range in.Templates {
