@@ -13,15 +13,13 @@ import (
 // Rivals returns the nodes without the name that a LocalService would give them, because another one of the nodes has
 // it, such as x.y beside x-y. It maps each to the node that has the name. See naming.ServiceName.
 func Rivals(ls *v1alpha1.LocalService, nodes []string) map[string]string {
-	longest := validation.DNS1123LabelMaxLength
-	switch {
-	case ls.Spec.GroupBy != "":
+	if ls.Spec.GroupBy != "" {
 		return nil // Nodes share the name of their group.
-	case ls.Spec.Mode != v1alpha1.ModeHostnames:
-		longest -= len(ls.Name) + 1
 	}
-	isChanged := func(node string) bool { return strings.Contains(node, ".") || len(node) > longest }
-	if !slices.ContainsFunc(nodes, isChanged) {
+	mayChange := func(node string) bool {
+		return strings.Contains(node, ".") || len(ls.Name)+1+len(node) > validation.DNS1123LabelMaxLength
+	}
+	if !slices.ContainsFunc(nodes, mayChange) {
 		return nil // All have their own names.
 	}
 	holders := make(map[string]string, len(nodes))

@@ -34,7 +34,8 @@ var hashEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPa
 // Two nodes may want the same name, such as a-b and a.b. The one whose name sorts first gets it. If a node has that
 // name itself, it sorts first, because '-' sorts before '.'. The other node has no Service.
 func ServiceName(localService, node string) string {
-	if name := localService + "-" + strings.ReplaceAll(node, ".", "-"); isDNS1035Label(name) {
+	name := localService + "-" + strings.ReplaceAll(node, ".", "-")
+	if isLabel(name, false) && name[0] >= 'a' { // A Service's name begins with a letter.
 		return name
 	}
 	hashed := node
@@ -87,9 +88,6 @@ func NodeLabelValue(node string) string {
 	}
 	return withHash(cut(sanitize(node, '.'), validation.LabelValueMaxLength-1-hashLength), node)
 }
-
-// isDNS1035Label reports whether s is a valid Service name: a DNS label that begins with a letter.
-func isDNS1035Label(s string) bool { return isLabel(s, false) && s[0] >= 'a' }
 
 // isLabel reports whether s is a DNS label (RFC 1123) or, where dots are allowed, a node's name that is a valid label
 // value. It is equivalent to package validation, but does not allocate, because it runs for every node in every sync.
