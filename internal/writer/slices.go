@@ -90,13 +90,13 @@ func (s *Slices) write(ctx context.Context, ls *v1alpha1.LocalService, change *p
 		}
 		asked := names.Copy(change)
 		if written, err = create(ctx, client, asked); err == nil {
-			err = checkStored(asked, written)
+			err = checkStored(names, asked, written)
 		}
 	case plan.Update:
 		asked := names.Copy(change)
 		written, err = client.Update(ctx, asked, metav1.UpdateOptions{FieldManager: v1alpha1.FieldManager})
 		if err == nil {
-			err = checkStored(asked, written)
+			err = checkStored(names, asked, written)
 		}
 	default:
 		if err = s.confirm(ctx, ls); err == nil {
@@ -122,8 +122,8 @@ func (s *Slices) write(ctx context.Context, ls *v1alpha1.LocalService, change *p
 }
 
 // checkStored returns an error if an EndpointSlice was not stored as it was written.
-func checkStored(asked, stored *discoveryv1.EndpointSlice) error {
-	if plan.IsStored(asked, stored) {
+func checkStored(names *plan.Names, asked, stored *discoveryv1.EndpointSlice) error {
+	if names.IsStored(asked, stored) {
 		return nil
 	}
 	return refuse("it was stored with other endpoints, labels or owner than were written: exempt it from the " +
