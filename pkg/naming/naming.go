@@ -92,23 +92,19 @@ func NodeLabelValue(node string) string {
 // isLabel reports whether s is a DNS label (RFC 1123) or, where dots are allowed, a node's name that is a valid label
 // value. It is equivalent to package validation, but does not allocate, because it runs for every node in every sync.
 func isLabel(s string, dots bool) bool {
-	if len(s) == 0 || len(s) > validation.LabelValueMaxLength || !isAlphanumeric(s[0]) || !isAlphanumeric(s[len(s)-1]) {
+	if s == "" || len(s) > validation.LabelValueMaxLength || strings.Trim(s, "-.") != s {
 		return false
 	}
-	for i := range len(s) {
-		if !isLabelChar(s[i]) && !(dots && s[i] == '.') {
+	for _, r := range s {
+		if !isLabelChar(r) && !(dots && r == '.') {
 			return false
 		}
 	}
 	return true
 }
 
-func isAlphanumeric[C byte | rune](c C) bool {
-	return c >= 'a' && c <= 'z' || c >= '0' && c <= '9'
-}
-
-func isLabelChar[C byte | rune](c C) bool {
-	return isAlphanumeric(c) || c == '-'
+func isLabelChar(r rune) bool {
+	return r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-'
 }
 
 // sanitize replaces with '-' all characters that are neither valid in a DNS label nor listed in also, and trims
