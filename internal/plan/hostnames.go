@@ -2,7 +2,6 @@ package plan
 
 import (
 	"cmp"
-	"maps"
 	"strings"
 	"time"
 
@@ -10,6 +9,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
@@ -284,18 +284,14 @@ func (n *Names) Copy(change *CopyChange) *discoveryv1.EndpointSlice {
 // copyLabels returns the labels of a copy. They include those of its Service, as on the EndpointSlices of Kubernetes.
 // The label of headless Services keeps kube-proxy from watching the copy.
 func copyLabels(ls *v1alpha1.LocalService) map[string]string {
-	labels := map[string]string{}
-	if m := ls.Spec.ServiceMetadata; m != nil {
-		maps.Copy(labels, m.Labels)
-	}
-	maps.Copy(labels, map[string]string{
+	given := ptr.Deref(ls.Spec.ServiceMetadata, v1alpha1.ServiceMetadata{}).Labels
+	return labels.Merge(given, labels.Set{
 		discoveryv1.LabelServiceName: ls.Name,
 		discoveryv1.LabelManagedBy:   v1alpha1.EndpointSliceManager,
 		corev1.IsHeadlessService:     "",
 		v1alpha1.OwnerLabelKey:       ls.Name,
 		v1alpha1.HostnamesLabelKey:   v1alpha1.HostnamesPublished,
 	})
-	return labels
 }
 
 // copyAnnotations returns the annotations of a copy: a record of the labels that come from spec.serviceMetadata, so
