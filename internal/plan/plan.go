@@ -101,7 +101,7 @@ func Compute(in Input) Plan {
 		if plan.SelectsNothing && in.Names.Source == nil && in.Names.Published == nil {
 			break // In mode Hostnames, both Services are created when a node is first selected, and then stay.
 		}
-		c := comparison{template, map[SharedContent]difference{}}
+		c := comparison{template, map[SharedContent]Action{}}
 		for _, node := range in.Templates.nodes(in.Nodes) {
 			if rivals[node] != "" {
 				continue
@@ -179,7 +179,7 @@ func (p *Plan) deleteUnwanted(in *Input) {
 // comparison compares Services with a template. It compares each Content that they share only once.
 type comparison struct {
 	*Template
-	compared map[SharedContent]difference
+	compared map[SharedContent]Action
 }
 
 // of returns what to do about the current Service of a node; "" if there is nothing to do.
@@ -194,16 +194,14 @@ func (c *comparison) of(current Service, node string) Action {
 		return Wait
 	}
 	content := current.Content()
-	diff, isCompared := c.compared[content]
+	action, isCompared := c.compared[content]
 	if !isCompared || c.hasVariables {
-		diff = c.compare(content.Get(), node)
-		c.compared[content] = diff
+		_, action = c.compare(content.Get(), node)
+		c.compared[content] = action
 	}
 	switch {
-	case len(diff.mismatches) == 0 && current.Node() == node:
-		return ""
-	case diff.isImmutable:
-		return Replace
+	case action == "" && current.Node() == node, action == Replace:
+		return action
 	case holder == Orphan:
 		return Adopt
 	}

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -125,7 +126,6 @@ func metadataFor(m *v1alpha1.ServiceMetadata, purpose Purpose) *v1alpha1.Service
 func (c *Content) addMetadata(m *v1alpha1.ServiceMetadata) {
 	maps.Copy(c.Labels, m.Labels)
 	maps.Copy(c.Annotations, m.Annotations)
-	delete(c.Annotations, v1alpha1.AppliedMetadataAnnotationKey)
 	if len(m.Labels)+len(m.Annotations) > 0 {
 		c.Annotations[v1alpha1.AppliedMetadataAnnotationKey] = recordOf(m)
 	}
@@ -236,11 +236,11 @@ func (t *Template) Restored(service Service) *corev1.Service {
 // Mismatches returns the fields in which a Service differs from the desired Service of its node, and whether only a
 // replacement can fix them.
 func (t *Template) Mismatches(service *corev1.Service, node string) (fields []string, needsReplacement bool) {
-	diff := t.compare(ContentOf(service, t.nodeLabelKey), node)
+	fields, action := t.compare(ContentOf(service, t.nodeLabelKey), node)
 	if service.Annotations[v1alpha1.NodeAnnotationKey] != node { // A Content does not include that one.
-		diff.mismatches = append(diff.mismatches, annotationsField)
+		fields = append(fields, annotationsField)
 	}
-	return diff.mismatches, diff.isImmutable
+	return fields, action == Replace
 }
 
 // IsUnchanged reports whether a Service is the same as before.
@@ -249,22 +249,20 @@ func (t *Template) IsUnchanged(before Service, service *corev1.Service) bool {
 		equality.Semantic.DeepEqual(before.Content().Get(), ContentOf(service, t.nodeLabelKey))
 }
 
-// difference records how a Content differs from a template.
-type difference struct {
-	mismatches []string // the names of the fields that differ
-	// isImmutable is true if an update cannot fix one of the mismatches.
-	isImmutable bool
-}
-
-func (t *Template) compare(have *Content, node string) (d difference) {
+// compare returns the fields in which a Content differs from the template, and what corrects them: Update, or Replace
+// if an update cannot; "" if there are none.
+func (t *Template) compare(have *Content, node string) (fields []string, action Action) {
 	want := t.wantFor(node)
 	for _, f := range allFields {
-		if !f.matches(want, have) {
-			d.mismatches = append(d.mismatches, f.name)
-			d.isImmutable = d.isImmutable || f.isImmutable != nil && f.isImmutable(want, have)
+		if f.matches(want, have) {
+			continue
+		}
+		fields, action = append(fields, f.name), cmp.Or(action, Update)
+		if f.isImmutable != nil && f.isImmutable(want, have) {
+			action = Replace
 		}
 	}
-	return d
+	return fields, action
 }
 
 // Patch returns the JSON merge patch that updates a Service to what its node should have. The patch holds only
