@@ -153,7 +153,7 @@ func (r *report) ready(ls *v1alpha1.LocalService) metav1.Condition {
 		c.Reason, c.Message = v1alpha1.ReasonNoNodesSelected, r.noNodesSelected(ls)
 	case r.IsHostnames:
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonHostnamesInPlace
-		c.Message = "every name is published" + r.ungrouped(ls) + r.answering(ls, "name") + r.translating(ls) +
+		c.Message = "every name is published" + r.answering(ls, "name") + r.ungrouped(ls) + r.translating(ls) +
 			r.dropped()
 	default:
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonServicesInPlace

@@ -156,7 +156,7 @@ const manager = "kube-controller-manager"
 
 // whyMislabelled says which pods are on another node than their label says. Those of other nodes answer under the name.
 func whyMislabelled(n *name) Finding {
-	f := Finding{Cause: "the label " + n.nodeLabelKey + " of pods is not their node",
+	f := Finding{Cause: "pods lack the label " + n.nodeLabelKey + ", or have that of another node",
 		About: each(n.mislabelled, func(p *pod) string {
 			if !labels.Set(p.object.Labels).Has(n.nodeLabelKey) {
 				return p.Name + " has none"

@@ -62,7 +62,7 @@ func TestRules(t *testing.T) {
 		}
 	}
 	const (
-		label  = "the label vm/rack of pods is not their node "
+		label  = "pods lack the label vm/rack, or have that of another node "
 		events = "; see why in the events: kubectl describe localservice -n default demo; without one, see whether the " +
 			"controller runs and labels pods (-label-pods)"
 		log    = "; see kubectl logs -n default "
