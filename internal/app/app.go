@@ -73,8 +73,7 @@ func run(ctx context.Context, onRestore func(error), opts *Options,
 		"nodeLabelKey", opts.NodeLabelKey, "namespaces", opts.Namespaces, "leaderElection", opts.leaderElect,
 		"httpAddress", server.address, "metricsSecureAddress", server.metricsAddress)
 
-	cluster := &preflight{config.Host, deps.Kube, opts.Namespaces, NewComplaints()}
-	if err := cluster.wait(ctx); err != nil {
+	if err := waitForCluster(ctx, deps.Kube); err != nil {
 		return nil // Stopped while waiting.
 	}
 	recorder, stopEvents, err := newRecorder(ctx, deps.Kube)
@@ -83,7 +82,7 @@ func run(ctx context.Context, onRestore func(error), opts *Options,
 	}
 	deps.Record = RecordTo(recorder)
 	defer stopEvents()
-	deps.addCaches(dyn, cluster.logReadError, onRestore)
+	deps.addCaches(dyn, logReadErrors(opts), onRestore)
 	metrics.Register(&metrics.Collector{LocalServices: deps.Caches.LocalServices.All})
 	var lacking []string // Found before the work begins.
 	deps.LackingFields = func() []string { return lacking }
@@ -98,7 +97,7 @@ func run(ctx context.Context, onRestore func(error), opts *Options,
 	}
 	server.ready.Store(true)
 	klog.FromContext(ctx).Info("Caches are filled")
-	lacking = cluster.findOldSchema(ctx)
+	lacking = findOldSchema(ctx, deps.Kube)
 	for range 2 { // Filling the caches took much more memory than they keep. A sync.Pool is freed at the second run.
 		debug.FreeOSMemory()
 	}

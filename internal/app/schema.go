@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -23,10 +24,10 @@ type schema struct {
 
 // findOldSchema logs which fields the CustomResourceDefinition lacks, and returns those of a spec. The API server drops
 // them from each LocalService in silence: without its nodeSelectorTerms, one would select all nodes.
-func (c *preflight) findOldSchema(ctx context.Context) []string {
+func findOldSchema(ctx context.Context, kube kubernetes.Interface) []string {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	lacks, err := c.lackingFields(ctx)
+	lacks, err := lackingFields(ctx, kube)
 	logger := klog.FromContext(ctx)
 	switch {
 	case err != nil:
@@ -39,9 +40,9 @@ func (c *preflight) findOldSchema(ctx context.Context) []string {
 }
 
 // lackingFields returns the fields of a LocalService that the API server does not know.
-func (c *preflight) lackingFields(ctx context.Context) ([]string, error) {
+func lackingFields(ctx context.Context, kube kubernetes.Interface) ([]string, error) {
 	gv := v1alpha1.SchemeGroupVersion
-	data, err := c.kube.Discovery().RESTClient().Get().AbsPath("/openapi/v3/apis", gv.Group, gv.Version).Do(ctx).Raw()
+	data, err := kube.Discovery().RESTClient().Get().AbsPath("/openapi/v3/apis", gv.Group, gv.Version).Do(ctx).Raw()
 	if err != nil {
 		return nil, err
 	}

@@ -68,7 +68,7 @@ func TestWhatIsMissing(t *testing.T) {
 		cluster.Eventually(t, namespace, "the controller has looked several times", func(context.Context) error {
 			return atLeast(int(proxy.Requests.Load()), 25)
 		})
-	}, "cannot be reached: check -kubeconfig, and that the cluster runs")
+	}, "cannot be used: check -kubeconfig, and that the cluster runs")
 	proxy.IsClosed.Store(false)
 	waits(requests(groupPath, 2), "the cluster does not know LocalServices", installCRD)
 	crd := framework.ModuleFile("artifacts", "examples", "crd.yaml")
