@@ -26,7 +26,6 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
 	"github.com/localservice-dev/local-service-controller/internal/writer"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
-	clientset "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned"
 	localservicescheme "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned/scheme"
 )
 
@@ -60,7 +59,7 @@ func run(ctx context.Context, onRestore func(error), opts *Options,
 	if err != nil {
 		return err
 	}
-	deps, dyn, err := newClients(config, opts)
+	deps, err := newClients(config, opts)
 	if err != nil {
 		return err
 	}
@@ -82,7 +81,7 @@ func run(ctx context.Context, onRestore func(error), opts *Options,
 	}
 	deps.Record = RecordTo(recorder)
 	defer stopEvents()
-	deps.addCaches(dyn, logReadErrors(opts), onRestore)
+	deps.addCaches(logReadErrors(opts), onRestore)
 	metrics.Register(&metrics.Collector{LocalServices: deps.Caches.LocalServices.All})
 	var lacking []string // Found before the work begins.
 	deps.LackingFields = func() []string { return lacking }
@@ -111,27 +110,27 @@ func run(ctx context.Context, onRestore func(error), opts *Options,
 // NewDependencies makes Dependencies, for an API server that is known to have all that controllers need.
 func NewDependencies(config *rest.Config, opts *Options, recorder events.EventRecorder,
 	onReadError func(ctx context.Context, resource string, err error), onRestore func(error)) (Dependencies, error) {
-	deps, dyn, err := newClients(config, opts)
+	deps, err := newClients(config, opts)
 	if err != nil {
 		return deps, err
 	}
 	deps.Record = RecordTo(recorder)
-	deps.addCaches(dyn, onReadError, onRestore)
+	deps.addCaches(onReadError, onRestore)
 	return deps, nil
 }
 
 // addCaches makes the caches; Start fills them.
-func (d *Dependencies) addCaches(dyn dynamic.Interface,
-	onReadError func(ctx context.Context, resource string, err error), onRestore func(error)) {
+func (d *Dependencies) addCaches(onReadError func(ctx context.Context, resource string, err error),
+	onRestore func(error)) {
 	d.Caches = cache.New(cache.Options{Kube: d.Kube, Metadata: d.Metadata,
-		LocalServices: cache.NewLocalServiceReader(dyn, d.Options.resyncPeriod), Namespaces: d.Options.Namespaces,
+		LocalServices: cache.NewLocalServiceReader(d.Dynamic, d.Options.resyncPeriod), Namespaces: d.Options.Namespaces,
 		NodeLabelKey: d.Options.NodeLabelKey, Pods: d.Options.LabelPods, AllPods: d.Options.LabelAllPods,
 		OnReadError: onReadError, OnRestore: onRestore})
 }
 
 // newClients makes the clients. None is throttled: the bounded number of writes under way is the back-pressure, and
 // the API server has its own priority and fairness.
-func newClients(config *rest.Config, opts *Options) (Dependencies, dynamic.Interface, error) {
+func newClients(config *rest.Config, opts *Options) (Dependencies, error) {
 	config = rest.CopyConfig(config)
 	config.UserAgent = v1alpha1.FieldManager + "/" + version.Get().GitVersion
 	config.QPS = -1
@@ -139,18 +138,17 @@ func newClients(config *rest.Config, opts *Options) (Dependencies, dynamic.Inter
 	// Since Kubernetes 1.37 the API server would compress streamed lists and each event after them. To decompress that
 	// took a sixth of the CPU time of starts and fan-outs. kube-controller-manager and kube-scheduler decline it, too.
 	config.DisableCompression = true
-	client, err1 := clientset.NewForConfig(config)
-	meta, err2 := metadata.NewForConfig(config)
-	dyn, err3 := dynamic.NewForConfig(config)
+	meta, err1 := metadata.NewForConfig(config)
+	dyn, err2 := dynamic.NewForConfig(config)
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	kube, err4 := kubernetes.NewForConfig(config)
-	if err := errors.Join(err1, err2, err3, err4); err != nil {
-		return Dependencies{}, nil, fmt.Errorf("make clients for %s: %w", config.Host, err)
+	kube, err3 := kubernetes.NewForConfig(config)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return Dependencies{}, fmt.Errorf("make clients for %s: %w", config.Host, err)
 	}
 	return Dependencies{Options: opts, Clock: clock.RealClock{}, LackingFields: func() []string { return nil },
-		Dependencies: writer.Dependencies{Kube: kube, Client: client, Metadata: meta, Observed: cache.NewObserved(),
-			Refusals: writer.NewRefusals(), Shuffle: rand.Shuffle}}, dyn, nil
+		Dependencies: writer.Dependencies{Kube: kube, Dynamic: dyn, Metadata: meta, Observed: cache.NewObserved(),
+			Refusals: writer.NewRefusals(), Shuffle: rand.Shuffle}}, nil
 }
 
 // newRecorder makes a recorder of events, and returns how to stop it. An event that is being written then is not

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
@@ -20,7 +21,6 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
-	clientset "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned"
 )
 
 const (
@@ -39,7 +39,7 @@ var ErrNamespaceTerminating = errors.New("the namespace is being deleted")
 // the status of a LocalService also reports refused EndpointSlices.
 type Dependencies struct {
 	Kube     kubernetes.Interface
-	Client   clientset.Interface
+	Dynamic  dynamic.Interface // for LocalServices, which may not fit their type
 	Metadata metadata.Interface
 	Caches   *cache.Caches
 	Observed *cache.Observed

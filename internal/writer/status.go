@@ -2,9 +2,7 @@ package writer
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 	"time"
 
@@ -12,11 +10,12 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 
 	"github.com/localservice-dev/local-service-controller/internal/cache"
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
-	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 	"github.com/localservice-dev/local-service-controller/internal/status"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -83,19 +82,26 @@ func (s *Statuses) Write(ctx context.Context, ls *v1alpha1.LocalService, after v
 func (s *Statuses) write(ctx context.Context, ls *v1alpha1.LocalService, after *v1alpha1.LocalServiceStatus) error {
 	// The resource version protects a LocalService that was changed, or recreated under the same name, from a status
 	// that is not its own. An older CustomResourceDefinition would drop fields without a word.
-	object := &v1alpha1.LocalService{ObjectMeta: metav1.ObjectMeta{Namespace: ls.Namespace, Name: ls.Name, UID: ls.UID,
-		ResourceVersion: ls.ResourceVersion}, Status: *after}
-	written, err := s.Client.LocalserviceV1alpha1().LocalServices(ls.Namespace).UpdateStatus(ctx, object,
-		metav1.UpdateOptions{FieldManager: v1alpha1.FieldManager, FieldValidation: metav1.FieldValidationStrict})
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(after)
+	if err != nil {
+		return err
+	}
+	object := &unstructured.Unstructured{Object: map[string]any{"status": fields}}
+	object.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.Kind))
+	object.SetName(ls.Name)
+	object.SetUID(ls.UID)
+	object.SetResourceVersion(ls.ResourceVersion)
+	// A typed client could not decode the answer if the spec is unreadable.
+	written, err := s.Dynamic.Resource(v1alpha1.SchemeGroupVersion.WithResource("localservices")).Namespace(ls.Namespace).
+		UpdateStatus(ctx, object, metav1.UpdateOptions{FieldManager: v1alpha1.FieldManager,
+			FieldValidation: metav1.FieldValidationStrict})
 	metrics.StatusWrites.WithLabelValues(metrics.Result(err)).Inc()
 	switch {
 	case err == nil:
-		s.Observed.Wrote(cache.KeyOf(ls), s.Caches.LocalServices, written.ResourceVersion)
+		s.Observed.Wrote(cache.KeyOf(ls), s.Caches.LocalServices, written.GetResourceVersion())
 		return nil
 	case apierrors.IsNotFound(err):
 		return nil
-	case plan.IsUnreadable(ls) && !isRequestError(err):
-		return nil // The response contains the spec that cannot be decoded.
 	}
 	err = fmt.Errorf("write the status of LocalService %s/%s: %w", ls.Namespace, ls.Name, err)
 	if strings.Contains(err.Error(), "unknown field") {
@@ -106,11 +112,4 @@ func (s *Statuses) write(ctx context.Context, ls *v1alpha1.LocalService, after *
 		return reconcile.Stale(err)
 	}
 	return err
-}
-
-// isRequestError reports whether the request failed. Other errors are about its response.
-func isRequestError(err error) bool {
-	_, isStatus := errors.AsType[*apierrors.StatusError](err)
-	_, isNetwork := errors.AsType[*url.Error](err)
-	return isStatus || isNetwork || errors.Is(err, context.DeadlineExceeded)
 }
