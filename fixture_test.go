@@ -133,11 +133,11 @@ func (c *cluster) run(newControllers func(app.Dependencies) (work func(context.C
 	c.t.Helper()
 	log := funcr.New(func(_, line string) { c.t.Log(line) }, funcr.Options{})
 	ctx, cancel := context.WithCancel(klog.NewContext(c.t.Context(), log))
-	deps, err := app.NewDependencies(c.endpoint.Config(), &c.options, recorder{c.record}, onReadError, onRestore)
+	deps, err := app.NewDependencies(c.endpoint.Config(), &c.options, onReadError, onRestore)
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	deps.Clock = quietClock{}
+	deps.Clock, deps.Record = quietClock{}, app.RecordTo(recorder{c.record})
 	work := newControllers(deps)
 	c.deps = deps
 	wait := deps.Caches.Start(ctx)

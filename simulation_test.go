@@ -67,12 +67,11 @@ func (c quietClock) NewTicker(d time.Duration) clock.Ticker {
 // replicate runs a replica as app.Run does, except for what depends on this machine.
 func replicate(ctx context.Context, r simulation.Replica) {
 	ctx = klog.NewContext(ctx, funcr.New(func(_, line string) { r.Log(line) }, funcr.Options{}))
-	deps, err := app.NewDependencies(r.Config, simulated(), recorder{r.Record},
-		func(context.Context, string, error) {}, func(err error) { panic(err) })
+	deps, err := app.NewDependencies(r.Config, simulated(), func(context.Context, string, error) {}, func(err error) { panic(err) })
 	if err != nil {
 		panic(err)
 	}
-	deps.Shuffle, deps.Clock = r.Shuffle, quietClock{}
+	deps.Shuffle, deps.Clock, deps.Record = r.Shuffle, quietClock{}, app.RecordTo(recorder{r.Record})
 	c := newControllers(deps)
 	cachesCtx, stopCaches := context.WithCancel(context.WithoutCancel(ctx))
 	waitForCaches := deps.Caches.Start(cachesCtx)

@@ -59,11 +59,11 @@ func run(ctx context.Context, onRestore func(error), opts *Options,
 	if err != nil {
 		return err
 	}
-	deps, err := newClients(config, opts)
+	deps, err := NewDependencies(config, opts, logReadErrors(opts), onRestore)
 	if err != nil {
 		return err
 	}
-	server, err := startServer(ctx, opts, deps)
+	server, err := startServer(ctx, opts, deps.Kube)
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,6 @@ func run(ctx context.Context, onRestore func(error), opts *Options,
 	}
 	deps.Record = RecordTo(recorder)
 	defer stopEvents()
-	deps.addCaches(logReadErrors(opts), onRestore)
 	metrics.Register(&metrics.Collector{LocalServices: deps.Caches.LocalServices.All})
 	var lacking []string // Found before the work begins.
 	deps.LackingFields = func() []string { return lacking }
@@ -107,30 +106,11 @@ func run(ctx context.Context, onRestore func(error), opts *Options,
 	return Lead(ctx, deps.Kube, opts, server.electionHealth, work)
 }
 
-// NewDependencies makes Dependencies, for an API server that is known to have all that controllers need.
-func NewDependencies(config *rest.Config, opts *Options, recorder events.EventRecorder,
+// NewDependencies makes Dependencies, without how to record events. The caches are empty until they are started. No
+// client is throttled: the bounded number of writes under way is the back-pressure, and the API server has its own
+// priority and fairness.
+func NewDependencies(config *rest.Config, opts *Options,
 	onReadError func(ctx context.Context, resource string, err error), onRestore func(error)) (Dependencies, error) {
-	deps, err := newClients(config, opts)
-	if err != nil {
-		return deps, err
-	}
-	deps.Record = RecordTo(recorder)
-	deps.addCaches(onReadError, onRestore)
-	return deps, nil
-}
-
-// addCaches makes the caches; Start fills them.
-func (d *Dependencies) addCaches(onReadError func(ctx context.Context, resource string, err error),
-	onRestore func(error)) {
-	d.Caches = cache.New(cache.Options{Kube: d.Kube, Metadata: d.Metadata,
-		LocalServices: cache.NewLocalServiceReader(d.Dynamic, d.Options.resyncPeriod), Namespaces: d.Options.Namespaces,
-		NodeLabelKey: d.Options.NodeLabelKey, Pods: d.Options.LabelPods, AllPods: d.Options.LabelAllPods,
-		OnReadError: onReadError, OnRestore: onRestore})
-}
-
-// newClients makes the clients. None is throttled: the bounded number of writes under way is the back-pressure, and
-// the API server has its own priority and fairness.
-func newClients(config *rest.Config, opts *Options) (Dependencies, error) {
 	config = rest.CopyConfig(config)
 	config.UserAgent = v1alpha1.FieldManager + "/" + version.Get().GitVersion
 	config.QPS = -1
@@ -146,9 +126,12 @@ func newClients(config *rest.Config, opts *Options) (Dependencies, error) {
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return Dependencies{}, fmt.Errorf("make clients for %s: %w", config.Host, err)
 	}
+	caches := cache.New(cache.Options{Kube: kube, Dynamic: dyn, Metadata: meta, Namespaces: opts.Namespaces,
+		NodeLabelKey: opts.NodeLabelKey, Pods: opts.LabelPods, AllPods: opts.LabelAllPods,
+		OnReadError: onReadError, OnRestore: onRestore})
 	return Dependencies{Options: opts, Clock: clock.RealClock{}, LackingFields: func() []string { return nil },
-		Dependencies: writer.Dependencies{Kube: kube, Dynamic: dyn, Metadata: meta, Observed: cache.NewObserved(),
-			Refusals: writer.NewRefusals(), Shuffle: rand.Shuffle}}, nil
+		Dependencies: writer.Dependencies{Kube: kube, Dynamic: dyn, Metadata: meta, Caches: caches,
+			Observed: cache.NewObserved(), Refusals: writer.NewRefusals(), Shuffle: rand.Shuffle}}, nil
 }
 
 // newRecorder makes a recorder of events, and returns how to stop it. An event that is being written then is not

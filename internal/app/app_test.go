@@ -21,7 +21,8 @@ func TestClientsAreNotThrottled(t *testing.T) {
 			requests++
 			return &http.Response{StatusCode: http.StatusNotFound, Request: r, Body: http.NoBody}, nil
 		})
-		deps, err := newClients(&rest.Config{Host: "http://example.com", Transport: server}, &Options{})
+		deps, err := NewDependencies(&rest.Config{Host: "http://example.com", Transport: server}, &Options{},
+			nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -46,7 +47,7 @@ func TestResponsesAreNotCompressed(t *testing.T) {
 	}))
 	defer server.Close()
 	config := &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
-	deps, err := newClients(config, &Options{})
+	deps, err := NewDependencies(config, &Options{}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,6 @@ type Options struct {
 	Namespaces                []string
 
 	kubeconfig, master string
-	resyncPeriod       time.Duration
 	httpAddress        string
 	profiling          bool
 
@@ -93,8 +92,6 @@ func (o *Options) addFlags(flags *flag.FlagSet) {
 	flags.IntVar(&o.WriteConcurrency, "write-concurrency", 16,
 		"`number` of Services, of EndpointSlices, and of pods that are written at the same time; each LocalService "+
 			"may have one more Service under way at any time. There is no other throttle")
-	flags.DurationVar(&o.resyncPeriod, "resync-period", 10*time.Hour,
-		"`time` after which everything is compared again although nothing has changed; 0 for never")
 	flags.StringVar(&o.httpAddress, "http-address",
 		":8081",
 		"`address` that serves /healthz, /readyz and, without -metrics-secure-address, /metrics; empty for none")
@@ -137,7 +134,6 @@ func (o *Options) validate(flags *flag.FlagSet) error {
 		"need each other")
 	must(o.metricsCertFile == "" || o.metricsSecureAddress != "",
 		"-metrics-tls-cert-file needs -metrics-secure-address")
-	must(o.resyncPeriod >= 0, "-resync-period=%s must not be negative", o.resyncPeriod)
 	// A Lease has whole seconds: below 3, its rounded duration would be shorter than the renew deadline.
 	must(o.leaseDuration >= 3*time.Second, "-leader-election-lease-duration=%s must be at least 3s", o.leaseDuration)
 	given := map[string]bool{}

@@ -15,7 +15,6 @@ func TestWrongFlags(t *testing.T) {
 		{"-profiling=x", `invalid boolean value "x" for -profiling: parse error`},
 		{"-workers=0 -write-concurrency=0", "-workers=0 must be at least 1", "-write-concurrency=0 must be at least 1"},
 		{"--workers=0", "-workers=0 must be at least 1"},
-		{"-resync-period=-1s", "-resync-period=-1s must not be negative"},
 		{"-leader-election-lease-duration=2s", "-leader-election-lease-duration=2s must be at least 3s"},
 		{"-metrics-secure-address=:0 -metrics-tls-cert-file=x",
 			"-metrics-tls-cert-file and -metrics-tls-key-file need each"},

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"golang.org/x/net/netutil"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
@@ -43,14 +44,14 @@ type server struct {
 }
 
 // startServer serves at the addresses that the options name: with profiling also /debug/pprof.
-func startServer(ctx context.Context, opts *Options, deps Dependencies) (*server, error) {
+func startServer(ctx context.Context, opts *Options, kube kubernetes.Interface) (*server, error) {
 	s := &server{electionHealth: leaderelection.NewLeaderHealthzAdaptor(electionTolerance)}
 	metrics := http.NewServeMux()
 	metrics.Handle("GET /metrics", legacyregistry.HandlerWithReset())
 	mux := http.NewServeMux()
 	if opts.metricsSecureAddress == "" {
 		mux = metrics
-	} else if err := s.startSecure(ctx, opts, protect(metrics, deps.Kube)); err != nil {
+	} else if err := s.startSecure(ctx, opts, protect(metrics, kube)); err != nil {
 		return nil, err
 	}
 	if opts.httpAddress == "" {

@@ -24,7 +24,7 @@ func newCaches(t *testing.T, namespaces ...string) *Caches {
 func newCachesOf(t *testing.T, kube kubernetes.Interface, localServices dynamic.Interface,
 	namespaces ...string) *Caches {
 	t.Helper()
-	return New(Options{Kube: kube, LocalServices: NewLocalServiceReader(localServices, 0),
+	return New(Options{Kube: kube, Dynamic: localServices,
 		Metadata: metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), NodeLabelKey: nodeLabelKey,
 		Pods:       true,
 		Namespaces: namespaces, OnReadError: func(context.Context, string, error) {},

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
@@ -47,8 +48,9 @@ type Caches struct {
 type Options struct {
 	Kube     kubernetes.Interface
 	Metadata metadata.Interface
-	// LocalServices reads the LocalServices of a namespace, or of all: see NewLocalServiceReader.
-	LocalServices func(namespace string) Reader
+	// Dynamic reads LocalServices as they are stored. A typed client could read none of them if one did not fit the
+	// type, for example because the CustomResourceDefinition is older or was edited.
+	Dynamic dynamic.Interface
 	// Namespaces are watched. If there are none, all are.
 	Namespaces   []string
 	NodeLabelKey string
@@ -66,6 +68,12 @@ func New(o Options) *Caches {
 	namespaces := o.Namespaces
 	if len(namespaces) == 0 {
 		namespaces = []string{metav1.NamespaceAll}
+	}
+	localServices := func(namespace string) Reader {
+		client := o.Dynamic.Resource(v1alpha1.SchemeGroupVersion.WithResource("localservices")).Namespace(namespace)
+		reader := NewReader(o.Dynamic, client.List, client.Watch)
+		reader.resync = resyncPeriod
+		return reader
 	}
 	services := func(namespace string) Reader {
 		client := o.Kube.CoreV1().Services(namespace)
@@ -87,7 +95,7 @@ func New(o Options) *Caches {
 	}
 	c := &Caches{
 		namespaces: namespaces,
-		LocalServices: newStore(&o, "localservices."+v1alpha1.GroupName, namespaces, o.LocalServices, readLocalService,
+		LocalServices: newStore(&o, "localservices."+v1alpha1.GroupName, namespaces, localServices, readLocalService,
 			func(ls *v1alpha1.LocalService) (string, bool) { return "", needsLabels(ls) }),
 		Nodes: &Nodes{newStore(&o, "nodes", []string{metav1.NamespaceAll}, nodes, trimNode, nil)},
 		Services: &Services{newStore(&o, "services", namespaces, services,

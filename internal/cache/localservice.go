@@ -8,23 +8,13 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/json"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// NewLocalServiceReader reads LocalServices as they are stored. A typed client could read none of them if one did not
-// fit the type, for example because the CustomResourceDefinition is older or was edited. After each resync period, 0
-// for never, all are reported as changed.
-func NewLocalServiceReader(client dynamic.Interface, resync time.Duration) func(namespace string) Reader {
-	return func(namespace string) Reader {
-		resource := client.Resource(v1alpha1.SchemeGroupVersion.WithResource("localservices")).Namespace(namespace)
-		reader := NewReader(client, resource.List, resource.Watch)
-		reader.resync = resync
-		return reader
-	}
-}
+// resyncPeriod is the time after which all LocalServices are reported as changed, so that everything is compared again.
+const resyncPeriod = 10 * time.Hour
 
 // readLocalService decodes a stored LocalService. A spec or status that does not fit the type is dropped. An unreadable
 // spec is marked.

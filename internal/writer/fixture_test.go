@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	core "k8s.io/client-go/testing"
@@ -95,7 +96,7 @@ func newFixture(t *testing.T, concurrency int, edit ...func(*v1alpha1.LocalServi
 	})
 	f.kube.PrependReactor("*", "services", f.react)
 	caches := cache.New(cache.Options{Kube: f.kube, Metadata: metadata, NodeLabelKey: v1alpha1.DefaultNodeLabelKey,
-		LocalServices: func(string) cache.Reader { return cache.Reader{} }})
+		Dynamic: dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())})
 	f.cached = caches.LocalServices.Indexer(metav1.NamespaceAll)
 	f.cache(f.ls)
 	f.deps = Dependencies{Kube: f.kube, Metadata: metadata, Caches: caches, Observed: cache.NewObserved(),
