@@ -11,8 +11,8 @@ import (
 // all workers, however long its keys take: once it has its share, its other keys wait until one is done. fairQueue
 // implements workqueue.Queue.
 type fairQueue struct {
+	share   int // How many keys of a tenant may be under way. It is set before a key is added.
 	mu      sync.Mutex
-	share   int                               // How many keys of a tenant may be under way.
 	running map[string]int                    // By tenant; never 0.
 	waiting map[string][]types.NamespacedName // By tenant; never empty.
 	turns   []string                          // The tenants of which a key may be taken out.
@@ -20,14 +20,7 @@ type fairQueue struct {
 }
 
 func newFairQueue() *fairQueue {
-	return &fairQueue{share: 1, running: map[string]int{}, waiting: map[string][]types.NamespacedName{}}
-}
-
-// setShare sets how many keys of a tenant may be under way. No key may be waiting yet.
-func (q *fairQueue) setShare(n int) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.share = n
+	return &fairQueue{running: map[string]int{}, waiting: map[string][]types.NamespacedName{}}
 }
 
 // isAwaited reports whether other keys wait for a worker, or for a key of the tenant to be done.

@@ -88,7 +88,7 @@ func (l *Loop) IsAwaited(key types.NamespacedName) bool { return l.fair.isAwaite
 // of workers; there are a third more for the others. Run returns when all workers have stopped: they finish the keys
 // under way, and do not begin waiting ones.
 func (l *Loop) Run(ctx context.Context, workers int, all iter.Seq[types.NamespacedName]) {
-	l.fair.setShare(max(workers, 1))
+	l.fair.share = workers
 	workers += (workers + 2) / 3
 	l.running.Store(true) // Set it before listing the keys, so that no key added meanwhile is lost.
 	for key := range all {

@@ -251,7 +251,7 @@ func TestLoopStops(t *testing.T) {
 // order.
 func TestTenantsTakeTurns(t *testing.T) {
 	q := newFairQueue()
-	q.setShare(100)
+	q.share = 100
 	var got []string
 	pop := func() { got = append(got, q.Pop().Name) }
 	for _, name := range []string{"a-1", "a-2", "a-3", "b-1", "a-4", "c-1"} {
