@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -150,18 +151,12 @@ func (o *Options) validate(flags *flag.FlagSet) error {
 // setNamespaces parses a list of namespaces. It refuses an empty one: a list means fewer than all.
 func (o *Options) setNamespaces(list string) error {
 	names := strings.Split(list, ",")
-	for i, name := range names {
-		if name == "" {
-			return errors.New("the list has an empty name: leave the flag out to work in all namespaces")
-		}
+	for _, name := range names {
 		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
 			return fmt.Errorf("%q cannot be the name of a namespace: %s", name, strings.Join(problems, "; "))
 		}
-		if slices.Contains(names[:i], name) {
-			return fmt.Errorf("the list has %s twice", name)
-		}
 	}
-	o.Namespaces = names
+	o.Namespaces = sets.List(sets.New(names...))
 	return nil
 }
 
@@ -196,10 +191,9 @@ func (o *Options) restConfig() (*rest.Config, error) {
 
 // podNamespace returns the namespace of the pod that the program runs in, kube-system outside of a pod.
 func podNamespace() string {
-	if data, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace"); err == nil {
-		if namespace := strings.TrimSpace(string(data)); namespace != "" {
-			return namespace
-		}
+	data, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+	if err != nil {
+		return metav1.NamespaceSystem
 	}
-	return "kube-system"
+	return strings.TrimSpace(string(data))
 }
