@@ -68,7 +68,7 @@ scraped() {
 scraped 'may not get'
 kubectl create clusterrolebinding prometheus --clusterrole=lsc-local-service-controller-metrics-reader \
     --serviceaccount=default:prometheus
-scraped 'localservice_objects{mode="Services"} 2'
+scraped 'localservice_services{state="in_place"}'
 echo "metrics are for those who have the role"
 
 bin/helm4 uninstall lsc "${controller[@]}" --wait

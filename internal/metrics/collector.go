@@ -19,7 +19,6 @@ const other = "other"
 var (
 	conditionsDesc = desc("localservices", "LocalServices by condition and its status, with the reason of the "+
 		"condition Ready. One that does not have a condition is not counted there.", "condition", "status", "reason")
-	objectsDesc  = desc("objects", "LocalServices by mode.", "mode")
 	servicesDesc = desc("services", "Services of all LocalServices by state: desired or in_place. One of mode "+
 		"Hostnames desires two.", "state")
 	namespaceServicesDesc = desc("namespace_services", "Services that the LocalServices of a namespace desire or "+
@@ -65,7 +64,7 @@ type Collector struct {
 
 // DescribeWithStability describes the metrics.
 func (c *Collector) DescribeWithStability(ch chan<- *metrics.Desc) {
-	for _, d := range []*metrics.Desc{conditionsDesc, objectsDesc, servicesDesc, namespaceServicesDesc, namesDesc,
+	for _, d := range []*metrics.Desc{conditionsDesc, servicesDesc, namespaceServicesDesc, namesDesc,
 		invalidDesc} {
 		ch <- d
 	}
@@ -93,7 +92,6 @@ func (c *Collector) CollectWithStability(ch chan<- metrics.Metric) {
 		ch <- metrics.NewLazyConstMetric(desc, metrics.GaugeValue, float64(value), labels...)
 	}
 	conditions := zeroConditions()
-	modes := map[v1alpha1.Mode]int{v1alpha1.ModeServices: 0, v1alpha1.ModeHostnames: 0}
 	namespaces := map[namespaceServices]int{}
 	var desired, inPlace, names, ready int
 	for ls := range c.LocalServices() {
@@ -106,12 +104,10 @@ func (c *Collector) CollectWithStability(ch chan<- metrics.Metric) {
 				gauge(invalidDesc, 1, ls.Namespace, ls.Name)
 			}
 		}
-		// The default, also where the mode cannot be read.
-		mode, services := v1alpha1.ModeServices, int(ls.Status.Nodes)
+		services := int(ls.Status.Nodes)
 		if ls.Spec.Mode == v1alpha1.ModeHostnames {
-			mode, services = v1alpha1.ModeHostnames, hostnamesServices
+			services = hostnamesServices
 		}
-		modes[mode]++
 		desired += services
 		inPlace += int(ls.Status.Services)
 		namespaces[namespaceServices{ls.Namespace, plan.HasClusterIPs(ls)}] += max(services, int(ls.Status.Services))
@@ -120,9 +116,6 @@ func (c *Collector) CollectWithStability(ch chan<- metrics.Metric) {
 	}
 	for labels, n := range conditions {
 		gauge(conditionsDesc, n, labels.name, labels.status, labels.reason)
-	}
-	for mode, n := range modes {
-		gauge(objectsDesc, n, string(mode))
 	}
 	gauge(servicesDesc, desired, "desired")
 	gauge(servicesDesc, inPlace, "in_place")

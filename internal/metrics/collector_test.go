@@ -99,8 +99,6 @@ func TestCollector(t *testing.T) {
 		"localservices{condition=Progressing,reason=,status=Unknown}":       1,
 		"localservices{condition=Ready,reason=InvalidSpec,status=False}":    1,
 		"invalid{name=bad,namespace=default}":                               1,
-		"objects{mode=Services}":                                            6,
-		"objects{mode=Hostnames}":                                           2,
 		"services{state=desired}":                                           20 + 2 + 2,
 		"services{state=in_place}":                                          15 + 1,
 		"names{state=desired}":                                              120,
@@ -157,7 +155,7 @@ func TestLint(t *testing.T) {
 		}
 	}
 	// This list is complete: each metric has a series from the start, or got one above.
-	if want := len(own) + 6; len(families) != want {
+	if want := len(own) + 5; len(families) != want {
 		t.Errorf("%d metrics, want %d", len(families), want)
 	}
 }

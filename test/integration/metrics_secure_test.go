@@ -54,7 +54,7 @@ func TestSecureMetrics(t *testing.T) {
 	wantScrape(http.StatusForbidden, role)
 	s.MustKubectl("create", "clusterrolebinding", "prometheus", "--clusterrole="+role,
 		"--serviceaccount="+s.Namespace+":prometheus")
-	wantScrape(http.StatusOK, "localservice_objects{")
+	wantScrape(http.StatusOK, "localservice_services{")
 
 	for path, want := range map[string]int{"/metrics": http.StatusNotFound, "/healthz": http.StatusOK} {
 		if status, _, err := controller.Get(t.Context(), path); err != nil || status != want {

@@ -28,7 +28,7 @@ func TestMetrics(t *testing.T) {
 	s.WaitLabelled("pod", node)
 	for _, line := range []string{
 		`localservice_localservices{condition="Ready",reason="NoneAnswering",status="True"} 1`,
-		`localservice_objects{mode="Services"} 1`, `localservice_services{state="in_place"} 2`,
+		`localservice_services{state="in_place"} 2`,
 		`localservice_names{state="desired"} 2`, `leader_election_master_status{name="local-service-controller"} 1`,
 		`localservice_service_writes_total{action="Create",result="success"} 2`,
 		`localservice_service_writes_total{action="Replace",result="success"} 0`,
