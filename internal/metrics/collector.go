@@ -140,12 +140,9 @@ func zeroConditions() map[condition]int {
 }
 
 // labelsOf returns the labels of a condition, and whether the controller sets that condition. The number of results
-// is bounded.
+// is bounded: the schema has three values of a status.
 func labelsOf(c *metav1.Condition) (labels condition, isOurs bool) {
 	labels = condition{name: c.Type, status: string(c.Status)}
-	if c.Status != metav1.ConditionTrue && c.Status != metav1.ConditionFalse {
-		labels.status = string(metav1.ConditionUnknown)
-	}
 	if c.Type != v1alpha1.ConditionReady {
 		return labels, slices.Contains(otherConditions, c.Type)
 	}

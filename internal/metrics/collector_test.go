@@ -79,7 +79,7 @@ func TestCollector(t *testing.T) {
 		localService("new", v1alpha1.ModeHostnames, 0, 0, 0),
 		localService("bad", "", 0, 0, 0, is("Ready", "False", "InvalidSpec")),
 		// The status is part of the API: every client with the permission can write it.
-		localService("odd", "", 1, 1, 1, is("Ready", "True", "NameTaken"), is("Contested", "Perhaps", "X"),
+		localService("odd", "", 1, 1, 1, is("Ready", "True", "NameTaken"), is("Contested", "Unknown", "X"),
 			is("Synced", "True", "ByThem")),
 		localService("odder", "", 1, 1, 1, is("Ready", "False", "random-17"),
 			is("Progressing", "Unknown", "random-18")),

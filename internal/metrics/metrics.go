@@ -77,11 +77,7 @@ func ObserveSince(histogram *metrics.Histogram, happened ...time.Time) {
 func Register(collector *Collector) {
 	legacyregistry.MustRegister(own...)
 	legacyregistry.CustomMustRegister(collector)
-	begin()
-}
-
-// begin starts the counters of successes at 0. Otherwise, the first event of a series would not count as an increase.
-func begin() {
+	// The counters of successes start at 0. Otherwise, the first event of a series would not count as an increase.
 	for _, action := range []string{"Create", "Adopt", "Update", "Replace", "Delete"} {
 		ServiceWrites.WithLabelValues(action, success)
 	}
