@@ -25,14 +25,9 @@ func Lead(ctx context.Context, kube kubernetes.Interface, opts *Options, health 
 	if err != nil {
 		return fmt.Errorf("leader election: %w", err)
 	}
-	leads := make(chan context.Context)
+	leads := make(chan context.Context, 1) // A stop may come before work is started.
 	elector, err := newElector(opts, lock, leaderelection.LeaderCallbacks{
-		OnStartedLeading: func(leading context.Context) {
-			select {
-			case leads <- leading:
-			case <-leading.Done(): // A stop has come before work was started.
-			}
-		},
+		OnStartedLeading: func(leading context.Context) { leads <- leading },
 		OnStoppedLeading: func() {},
 		OnNewLeader: func(leader string) {
 			if leader != lock.Identity() {
