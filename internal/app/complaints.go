@@ -34,9 +34,8 @@ func (c *Complaints) IsNews(subject, message string) bool {
 }
 
 // HandleWarningHeaderWithContext logs a warning that came with a response of the API server.
-func (c *Complaints) HandleWarningHeaderWithContext(ctx context.Context, code int, _, text string) {
-	const miscellaneous = 299 // the only code that Kubernetes uses
-	if code == miscellaneous && text != "" && c.IsNews(text, text) {
+func (c *Complaints) HandleWarningHeaderWithContext(ctx context.Context, _ int, _, text string) {
+	if c.IsNews(text, text) {
 		klog.FromContext(ctx).Info("The API server warns: " + text)
 	}
 }
