@@ -82,16 +82,16 @@ type namespaceServices struct {
 // invalid identifies the condition of a LocalService whose spec cannot be turned into Services.
 var invalid = condition{v1alpha1.ConditionReady, string(metav1.ConditionFalse), v1alpha1.ReasonInvalidSpec}
 
-// hostnamesServices is the number of Services of a LocalService of mode Hostnames: one selects the pods, and one has
-// the names.
-const hostnamesServices = 2
-
 // CollectWithStability computes the metrics.
 func (c *Collector) CollectWithStability(ch chan<- metrics.Metric) {
 	gauge := func(desc *metrics.Desc, value int, labels ...string) {
 		ch <- metrics.NewLazyConstMetric(desc, metrics.GaugeValue, float64(value), labels...)
 	}
-	conditions := zeroConditions()
+	conditions := map[condition]int{}
+	for _, name := range otherConditions { // They have series before the first LocalService has the condition.
+		conditions[condition{name, string(metav1.ConditionTrue), ""}] = 0
+		conditions[condition{name, string(metav1.ConditionFalse), ""}] = 0
+	}
 	namespaces := map[namespaceServices]int{}
 	var desired, inPlace, names, ready int
 	for ls := range c.LocalServices() {
@@ -106,7 +106,7 @@ func (c *Collector) CollectWithStability(ch chan<- metrics.Metric) {
 		}
 		services := int(ls.Status.Nodes)
 		if ls.Spec.Mode == v1alpha1.ModeHostnames {
-			services = hostnamesServices
+			services = 2 // One selects the pods, and one has the names.
 		}
 		desired += services
 		inPlace += int(ls.Status.Services)
@@ -124,19 +124,6 @@ func (c *Collector) CollectWithStability(ch chan<- metrics.Metric) {
 	}
 	gauge(namesDesc, names, "desired")
 	gauge(namesDesc, ready, "ready")
-}
-
-// zeroConditions returns the series of conditions that exist before the first LocalService has the condition.
-func zeroConditions() map[condition]int {
-	conditions := map[condition]int{}
-	for reason, status := range readyReasons {
-		conditions[condition{v1alpha1.ConditionReady, string(status), reason}] = 0
-	}
-	for _, name := range otherConditions {
-		conditions[condition{name, string(metav1.ConditionTrue), ""}] = 0
-		conditions[condition{name, string(metav1.ConditionFalse), ""}] = 0
-	}
-	return conditions
 }
 
 // labelsOf returns the labels of a condition, and whether the controller sets that condition. The number of results
