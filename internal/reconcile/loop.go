@@ -94,8 +94,7 @@ func (l *Loop) Run(ctx context.Context, workers int, all iter.Seq[types.Namespac
 	for key := range all {
 		l.queue.Add(key)
 	}
-	logger := klog.FromContext(ctx).WithValues("queue", l.name)
-	ctx = klog.NewContext(ctx, logger)
+	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithValues("queue", l.name))
 	var running sync.WaitGroup
 	for range workers {
 		running.Go(func() {
@@ -103,11 +102,9 @@ func (l *Loop) Run(ctx context.Context, workers int, all iter.Seq[types.Namespac
 			}
 		})
 	}
-	logger.V(2).Info("Workers started", "workers", workers)
 	<-ctx.Done()
 	l.queue.ShutDown()
 	running.Wait()
-	logger.V(2).Info("Workers stopped")
 }
 
 func (l *Loop) processNext(ctx context.Context) (more bool) {
