@@ -132,13 +132,13 @@ func (l *Loop) processNext(ctx context.Context) (more bool) {
 
 func (l *Loop) handle(ctx context.Context, key types.NamespacedName, err error) {
 	logger := klog.FromContext(ctx)
-	var wait *waitError
+	wait, isWait := errors.AsType[Wait](err)
 	switch {
 	case err == nil:
 		l.queue.Forget(key)
-	case errors.As(err, &wait):
-		l.queue.AddAfter(key, wait.after)
-		logger.V(5).Info("Waiting", "key", key, "reason", err.Error(), "after", wait.after)
+	case isWait:
+		l.queue.AddAfter(key, time.Duration(wait))
+		logger.V(5).Info("Waiting", "key", key, "reason", err.Error(), "after", time.Duration(wait))
 	case IsStale(err):
 		l.queue.AddRateLimited(key)
 		logger.V(4).Info("Trying again with a newer cache", "key", key, "reason", err.Error())
@@ -155,14 +155,12 @@ func (l *Loop) handle(ctx context.Context, key types.NamespacedName, err error) 
 	}
 }
 
-type waitError struct{ after time.Duration }
+// Wait is the error of a Func that did nothing, because a cache has not observed the last write of the Func. The key is
+// retried after this time. Waiting is not a failure: however often events call the Func meanwhile, it neither lengthens
+// nor ends the backoff.
+type Wait time.Duration
 
-func (e *waitError) Error() string { return "the caches have not observed what was written last" }
-
-// Wait returns the error of a Func that did nothing, because a cache has not observed the last write of the Func. The
-// key is retried after a time. Waiting is not a failure: however often events call the Func meanwhile, it neither
-// lengthens nor ends the backoff.
-func Wait(after time.Duration) error { return &waitError{after} }
+func (Wait) Error() string { return "the caches have not observed what was written last" }
 
 type staleError struct{ error }
 
