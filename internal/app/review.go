@@ -25,12 +25,6 @@ const (
 	reviewTimeout = 3 * time.Second
 )
 
-// reviewer asks the API server who a client of /metrics is, and what it may do.
-type reviewer struct {
-	kube       kubernetes.Interface
-	complaints *Complaints
-}
-
 // refusal answers a client that may not read.
 type refusal struct {
 	code    int
@@ -43,8 +37,12 @@ func (r *refusal) Error() string { return r.message }
 // and whom it permits. It reads and caches tokens as the API server does. The delegating authenticator of
 // k8s.io/apiserver would send the reviews as well, but with it the program is twice as large, and takes 18 MB more.
 func protect(next http.Handler, kube kubernetes.Interface) http.Handler {
-	r := &reviewer{kube, NewComplaints()}
-	clients := bearertoken.New(cache.New(authenticator.TokenFunc(r.review), false, permittedFor, 0))
+	complaints := NewComplaints()
+	permits := func(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+		err := review(ctx, kube, token)
+		return &authenticator.Response{}, err == nil, err
+	}
+	clients := bearertoken.New(cache.New(authenticator.TokenFunc(permits), false, permittedFor, 0))
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		// A client that hangs up keeps its connection until its review has ended: maxConnections bounds both.
 		_, permitted, err := clients.AuthenticateRequest(request.WithContext(context.WithoutCancel(request.Context())))
@@ -57,6 +55,11 @@ func protect(next http.Handler, kube kubernetes.Interface) http.Handler {
 		case err == nil:
 			refused = &refusal{http.StatusUnauthorized, "a bearer token is needed"}
 		case !isRefused:
+			if complaints.IsNews("", err.Error()) {
+				klog.FromContext(request.Context()).Error(err, "Cannot find out who may read /metrics: is the chart's "+
+					"value metrics.secure.enabled set or, without Helm, metrics-secure.yaml of the release (in the "+
+					"source artifacts/deploy/metrics-secure.yaml) applied?")
+			}
 			refused = &refusal{http.StatusServiceUnavailable,
 				"the API server does not say who you are, or what you may do"}
 		}
@@ -68,23 +71,12 @@ func protect(next http.Handler, kube kubernetes.Interface) http.Handler {
 	})
 }
 
-// review returns whether the user of a token may read /metrics, or a refusal.
-func (r *reviewer) review(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+// review asks the API server whose token this is, and whether that user may read /metrics. Its error is a refusal, or
+// says why the API server did not answer.
+func review(ctx context.Context, kube kubernetes.Interface, token string) error {
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
-	err := r.ask(ctx, token)
-	if _, isRefused := errors.AsType[*refusal](err); err != nil && !isRefused && r.complaints.IsNews("", err.Error()) {
-		klog.FromContext(ctx).Error(err, "Cannot find out who may read /metrics: is the chart's value "+
-			"metrics.secure.enabled set or, without Helm, metrics-secure.yaml of the release (in the source "+
-			"artifacts/deploy/metrics-secure.yaml) applied?")
-	}
-	return &authenticator.Response{}, err == nil, err
-}
-
-// ask asks the API server whose token this is, and whether that user may read /metrics. Its error is a refusal, or says
-// why the API server did not answer.
-func (r *reviewer) ask(ctx context.Context, token string) error {
-	who, err := r.kube.AuthenticationV1().TokenReviews().Create(ctx,
+	who, err := kube.AuthenticationV1().TokenReviews().Create(ctx,
 		&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("review a token that asks for /metrics: %w", err)
@@ -99,7 +91,7 @@ func (r *reviewer) ask(ctx context.Context, token string) error {
 	for key, value := range user.Extra {
 		access.Spec.Extra[key] = authorizationv1.ExtraValue(value)
 	}
-	access, err = r.kube.AuthorizationV1().SubjectAccessReviews().Create(ctx, access, metav1.CreateOptions{})
+	access, err = kube.AuthorizationV1().SubjectAccessReviews().Create(ctx, access, metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("review whether user %q may get /metrics: %w", user.Username, err)
 	}
