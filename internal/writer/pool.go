@@ -8,12 +8,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Pool limits the writes under way. Each batch may always run one write. Every further write needs a token. So a
-// batch whose writes hang slows others down, but never stops them.
-type Pool struct{ shared chan struct{} } // Holds a token for each write beyond the first of its batch.
-
-// NewPool returns a Pool with a number of tokens.
-func NewPool(concurrency int) *Pool { return &Pool{make(chan struct{}, concurrency)} }
+// Pool limits the writes under way. Each batch may always run one write. Every further write puts a token into the Pool
+// for as long as it runs. So a batch whose writes hang slows others down, but never stops them.
+type Pool chan struct{}
 
 // Each makes the n writes of a batch. It calls mayBegin before each, and begins no more once that returns false. It
 // returns how many it began, when all of them have ended. A slow start makes the first write alone. Once a write is
@@ -22,21 +19,21 @@ func NewPool(concurrency int) *Pool { return &Pool{make(chan struct{}, concurren
 //
 // Each calls write with the number of the write, from several goroutines. It calls ended with the error of each
 // write, one at a time; ended reports whether the write was accepted.
-func (p *Pool) Each(n int, slowStart bool, mayBegin func() bool, write func(i int) error,
+func (p Pool) Each(n int, slowStart bool, mayBegin func() bool, write func(i int) error,
 	ended func(i int, err error) bool) (begun int) {
 	type end struct {
 		i   int
 		err error
 	}
 	ends := make(chan end)
-	allowed, running := cap(p.shared), 0
+	allowed, running := cap(p), 0
 	if slowStart {
 		allowed = 1
 	}
 	defer func() { // If a function panics, wait for the writes under way and return their tokens.
 		for ; running > 0; running-- {
 			if <-ends; running > 1 {
-				<-p.shared
+				<-p
 			}
 		}
 	}()
@@ -59,23 +56,23 @@ func (p *Pool) Each(n int, slowStart bool, mayBegin func() bool, write func(i in
 		}
 		last := <-ends
 		if running--; running > 0 {
-			<-p.shared // All but one have a token.
+			<-p // All but one have a token.
 		}
 		switch isAccepted := ended(last.i, last.err); {
 		case !isAccepted:
 			allowed = max(allowed-1, 1)
 		case slowStart:
-			allowed, slowStart = cap(p.shared), false
+			allowed, slowStart = cap(p), false
 		default:
-			allowed = min(allowed+1, cap(p.shared))
+			allowed = min(allowed+1, cap(p))
 		}
 	}
 }
 
 // take takes a token, and reports whether there was one.
-func (p *Pool) take() bool {
+func (p Pool) take() bool {
 	select {
-	case p.shared <- struct{}{}:
+	case p <- struct{}{}:
 		return true
 	default:
 		return false

@@ -15,7 +15,7 @@ var errRefusedByServer = errors.New("no")
 func always() bool { return true }
 
 // each makes a batch that nothing stops. It returns how many writes were started, and which of them failed.
-func (p *Pool) each(n int, write func(i int) error) (begun int, failed map[int]error) {
+func (p Pool) each(n int, write func(i int) error) (begun int, failed map[int]error) {
 	failed = map[int]error{}
 	begun = p.Each(n, true, always, write, func(i int, err error) bool {
 		if err != nil {
@@ -27,9 +27,9 @@ func (p *Pool) each(n int, write func(i int) error) (begun int, failed map[int]e
 }
 
 // checkTokens checks that all tokens were returned.
-func checkTokens(t *testing.T, p *Pool) {
+func checkTokens(t *testing.T, p Pool) {
 	t.Helper()
-	if n := len(p.shared); n > 0 {
+	if n := len(p); n > 0 {
 		t.Errorf("%d tokens were not returned", n)
 	}
 }
@@ -40,7 +40,7 @@ func TestEachBegins(t *testing.T) {
 	for isSlow, want := range map[bool]time.Duration{true: 26 * time.Second, false: 25 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			const n, concurrency = 100, 4
-			w := NewPool(concurrency)
+			w := make(Pool, concurrency)
 			var running, most atomic.Int64
 			var done [n]atomic.Int64
 			began := time.Now()
@@ -72,7 +72,7 @@ func TestEachBegins(t *testing.T) {
 func TestEachWhileOthersHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const concurrency = 4
-		w, release := NewPool(concurrency), make(chan struct{})
+		w, release := make(Pool, concurrency), make(chan struct{})
 		var all sync.WaitGroup
 		for range 2 {
 			all.Go(func() {
@@ -85,8 +85,8 @@ func TestEachWhileOthersHang(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		if len(w.shared) != concurrency {
-			t.Fatalf("%d of %d tokens are taken", len(w.shared), concurrency)
+		if len(w) != concurrency {
+			t.Fatalf("%d of %d tokens are taken", len(w), concurrency)
 		}
 		began := time.Now()
 		var running atomic.Int64
@@ -113,7 +113,7 @@ func TestEachIsRefusedSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const concurrency = 8
 		for from, most := range map[int]int{0: maxFailures, 100: maxFailures + concurrency - 1} {
-			w := NewPool(concurrency)
+			w := make(Pool, concurrency)
 			var running atomic.Int64
 			inARow := 0
 			begun := w.Each(1000, true, func() bool { return inARow < maxFailures }, func(i int) error {
@@ -143,7 +143,7 @@ func TestEachIsRefusedSlowly(t *testing.T) {
 // leaves no write running.
 func TestEachPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := NewPool(4)
+		w := make(Pool, 4)
 		var running atomic.Int64
 		defer func() {
 			if recover() == nil || running.Load() > 0 {

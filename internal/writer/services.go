@@ -53,12 +53,12 @@ type Dependencies struct {
 // Services makes the changes of plans.
 type Services struct {
 	Dependencies
-	pool *Pool
+	pool Pool
 }
 
 // NewServices returns Services that make up to concurrency writes at a time, beyond the first of each batch.
 func NewServices(deps Dependencies, concurrency int) *Services {
-	return &Services{deps, NewPool(concurrency)}
+	return &Services{deps, make(Pool, concurrency)}
 }
 
 // actions lists the actions of writes in the order in which they are made. Deletions come first, because they make
