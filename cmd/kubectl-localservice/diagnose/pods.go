@@ -317,6 +317,16 @@ func elide(text string, p *corev1.Pod) string {
 	return strings.NewReplacer(name, "…", cmp.Or(string(p.UID), name), "…").Replace(text)
 }
 
+// namesItself reports whether a container of a pod has a name of its LocalService made from a variable, as
+// demo-$(NODE) or $(NODE).demo.
+func namesItself(p *corev1.Pod, localService string) bool {
+	return slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool {
+		text := fmt.Sprint(c.Command, c.Args, c.Env)
+		return strings.Contains(text, localService+"-$") || strings.Contains(text, ")."+localService) ||
+			strings.Contains(text, "}."+localService)
+	})
+}
+
 func containerPorts(p *corev1.Pod) (ports []corev1.ContainerPort) {
 	for i := range p.Spec.Containers {
 		ports = append(ports, p.Spec.Containers[i].Ports...)

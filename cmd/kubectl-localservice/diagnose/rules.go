@@ -99,7 +99,8 @@ var rules = []rule{
 		return f
 	}, nil},
 	{PodsNotReady, func(n *name) bool { return len(n.unready) > 0 }, func(n *name) Finding {
-		return Finding{Cause: n.unready[0].cause, About: byCause(n.unready), Act: seePod(n, n.unready[0])}
+		return Finding{Cause: n.unready[0].cause, About: byCause(n.unready),
+			Act: cmp.Or(howToStart(n), seePod(n, n.unready[0]))}
 	}, nil},
 	{EndpointsOutdated, func(n *name) bool { return len(n.unpublished) > 0 }, func(n *name) Finding {
 		return Finding{About: each(n.unpublished, podName),
@@ -221,6 +222,16 @@ func byCause(pods []*pod) string {
 		}
 	}
 	return first(append(same, others...))
+}
+
+// howToStart says how pods become ready that wait for a name of their LocalService; "" if they do not seem to.
+func howToStart(n *name) string {
+	if n.Endpoints.Ready > 0 || n.LocalService.Spec.PublishNotReadyAddresses || !slices.ContainsFunc(n.unready,
+		func(p *pod) bool { return p.Reason == ProbeFails && namesItself(p.object, n.LocalService.Name) }) {
+		return ""
+	}
+	return "if it waits for its own name, which it gets only when it is ready, set publishNotReadyAddresses: true in " +
+		"the LocalService"
 }
 
 // seePod names the command that says more about what is wrong with a pod, "" if there is none.

@@ -53,6 +53,10 @@ func TestRules(t *testing.T) {
 		return []*discoveryv1.EndpointSlice{s}
 	}
 	crash := notReady(waiting("CrashLoopBackOff"))
+	asking := func(p *corev1.Pod) {
+		notReady(running)(p)
+		p.Spec.Containers = []corev1.Container{{Env: []corev1.EnvVar{{Name: "ADVERTISE", Value: "demo-$(NODE)"}}}}
+	}
 	daemon := func(node string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
 			p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
@@ -135,6 +139,11 @@ func TestRules(t *testing.T) {
 			"1/2", "CrashLoopBackOff (b)" + log + "b"},
 		"not ready, but published": {publishing(with(services, ready, aPod("a", "n1", crash))), PodsNotReady, Degraded, "1/1",
 			"CrashLoopBackOff (a)" + log + "a"},
+		"waits for its own name": {with(services, unready, aPod("a", "n1", asking)), PodsNotReady, Down, "0/1",
+			"its readiness probe does not succeed (a); if it waits for its own name, which it gets only when it " +
+				"is ready, set publishNotReadyAddresses: true in the LocalService"},
+		"crashes and asks for its own name": {with(services, unready, aPod("a", "n1", asking, crash)), PodsNotReady, Down,
+			"0/1", "CrashLoopBackOff (a)" + log + "a"},
 		"not published yet": {with(services, nil, aPod("a", "n1")), EndpointsOutdated, Down, "0/0",
 			"pods are ready, but not in the EndpointSlices; kube-controller-manager has not added them yet (a)"},
 		"published under an address that no pod has": {with(services, published(anEndpoint("a", "10.0.0.9", true)),
