@@ -227,8 +227,8 @@ func (o *objects) input(namespace string) diagnose.Input {
 		Nodes: inNamespace[corev1.Node](o.nodes, metav1.NamespaceAll), AllNodes: o.allNodes,
 		Services:       inNamespace[corev1.Service](o.services, namespace),
 		EndpointSlices: inNamespace[discoveryv1.EndpointSlice](o.endpointSlices, namespace),
-		Pods:           inNamespace[corev1.Pod](o.pods, namespace), PodsUnknown: !o.withPods,
-		Controller: o.controller, Now: time.Now(), Stable: o.follows, ClusterDomain: o.clusterDomain,
+		Pods:           inNamespace[corev1.Pod](o.pods, namespace),
+		Controller:     o.controller, Now: time.Now(), Stable: o.follows, ClusterDomain: o.clusterDomain,
 		Kubectl: o.kubectl,
 	}
 }

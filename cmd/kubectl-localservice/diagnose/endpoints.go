@@ -103,26 +103,6 @@ func isOthers(slice *discoveryv1.EndpointSlice) bool {
 	return manager != plan.KubernetesSliceManager && manager != v1alpha1.EndpointSliceManager
 }
 
-// isStale reports whether no pod has the address of an endpoint any more: none that is known to the Service that the
-// copy is of, or none at all. If that Service selects other pods than the LocalService, nothing is known about them.
-func isStale(n *name, e endpoint) bool {
-	service := n.services[n.Service]
-	switch {
-	case isOthers(e.slice):
-		return false
-	case n.Hostname != "" && n.isPublished && !n.sources.Has(e.Addresses[0]):
-		return true
-	case n.hostnames != nil:
-		service = n.services[plan.ServiceName(n.LocalService.Name, plan.Source, "")]
-	}
-	if service == nil || e.TargetRef == nil || e.TargetRef.Kind != "Pod" || n.PodsUnknown {
-		return false
-	}
-	anyNode := labels.Set{n.nodeLabelKey: ""}
-	want, have := labels.Merge(n.LocalService.Spec.Selector, anyNode), labels.Merge(service.Spec.Selector, anyNode)
-	return labels.Equals(want, have) && !n.alive.Has(e.Addresses[0])
-}
-
 // addPublished adds to a name what is published under it. A named port that is not published for the ready pods is
 // missing: no container of theirs has a port of the name that targetPort gives, so nothing can connect to it.
 func addPublished(n *name) {
@@ -143,7 +123,7 @@ func addPublished(n *name) {
 		if len(e.Addresses) == 0 {
 			continue
 		}
-		if isReady && isStale(n, e) {
+		if isReady && n.isPublished && !n.sources.Has(e.Addresses[0]) {
 			stale.Insert(e.Addresses...)
 			isReady = false
 		}

@@ -31,8 +31,6 @@ type Input struct {
 	Services       []*corev1.Service
 	EndpointSlices []*discoveryv1.EndpointSlice
 	Pods           []*corev1.Pod
-	// PodsUnknown is true if Pods were not read.
-	PodsUnknown bool
 	// Around holds what was seen when no pod was there.
 	Around Around
 	// Controller holds what the Lease of the controller shows.
@@ -63,7 +61,6 @@ type facts struct {
 	rivals       map[string]string       // the nodes whose name another one has, and which
 	pods         map[string][]*pod       // by the node that they have, or alone may get; "" for those without
 	tolerations  []corev1.Toleration     // of the pods, each once
-	alive        sets.Set[string]        // addresses of the pods that have not ended
 	// strays are pods on another node than their node label says, by its value, in mode Services.
 	strays map[string][]*pod
 	// hostnames, isPublished, sources and outdated are about mode Hostnames: the names, nil for another mode; whether
@@ -86,7 +83,7 @@ type name struct {
 	on      []*corev1.Node // the node, or those of the group
 	rival   string         // the node that has the name that this one wants, "" for none
 	service Finding        // what is wrong with the Service, or with the first of both in mode Hostnames
-	stale   []string       // addresses that are published as ready although no pod has them
+	stale   []string       // addresses that a copy has as ready, and Kubernetes has not
 	pods    []*pod
 	// mislabelled are pods here without the node label of their node, and pods on other nodes with that of this one;
 	// terminating those that are being deleted. Only those that run may be unready or unpublished.

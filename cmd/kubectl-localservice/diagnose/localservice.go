@@ -58,7 +58,7 @@ func whyNoNames(f *facts) string {
 // whyNoPods says why no pod has the labels of the selector, as far as what is around shows.
 func whyNoPods(f *facts) string {
 	ls := f.LocalService
-	if len(f.Pods) > 0 || f.PodsUnknown || f.AllNodes && len(f.names) == 0 {
+	if len(f.Pods) > 0 || f.AllNodes && len(f.names) == 0 {
 		return ""
 	}
 	message := fmt.Sprintf("No pod in namespace %s has the labels %s.", ls.Namespace,

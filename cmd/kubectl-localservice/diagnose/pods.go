@@ -62,7 +62,7 @@ const (
 
 // addPods adds the pods of a LocalService.
 func addPods(f *facts) {
-	f.pods, f.strays, f.alive = map[string][]*pod{}, map[string][]*pod{}, sets.Set[string]{}
+	f.pods, f.strays = map[string][]*pod{}, map[string][]*pod{}
 	tolerations := sets.Set[corev1.Toleration]{}
 	slices.SortFunc(f.Pods, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 	for _, object := range f.Pods {
@@ -70,9 +70,6 @@ func addPods(f *facts) {
 		f.pods[node] = append(f.pods[node], p)
 		if !p.isLabelled && p.runs {
 			f.strays[p.NodeLabel] = append(f.strays[p.NodeLabel], p)
-		}
-		if !p.ended {
-			f.alive.Insert(p.addresses...)
 		}
 		for _, t := range object.Spec.Tolerations {
 			t.TolerationSeconds = nil // It does not matter for a pod that is to start.

@@ -82,10 +82,6 @@ var rules = []rule{
 	}, []string{v1alpha1.ReasonNoEndpointSlices}},
 	{EndpointsOutdated, func(n *name) bool { return n.outdated.Has(n.Hostname) }, whyCopyOutdated, unwritten},
 	{PodsMislabelled, func(n *name) bool { return len(n.mislabelled) > 0 }, whyMislabelled, nil},
-	{EndpointsOutdated, func(n *name) bool { return len(n.stale) > 0 }, func(n *name) Finding {
-		return Finding{About: first(n.stale),
-			Cause: "the name leads to addresses that no pod has any more; " + manager + " has not removed them yet"}
-	}, nil},
 	{NodeNotReady, func(n *name) bool {
 		return are(n, func(node *corev1.Node) bool { return unreadiness(node) != nil }) &&
 			(n.Endpoints.Ready == 0 || len(n.unready) > 0)

@@ -146,12 +146,6 @@ func TestRules(t *testing.T) {
 			"0/1", "CrashLoopBackOff (a)" + log + "a"},
 		"not published yet": {with(services, nil, aPod("a", "n1")), EndpointsOutdated, Down, "0/0",
 			"pods are ready, but not in the EndpointSlices; kube-controller-manager has not added them yet (a)"},
-		"published under an address that no pod has": {with(services, published(anEndpoint("a", "10.0.0.9", true)),
-			aPod("a", "n1")), EndpointsOutdated, Down, "0/1", "the name leads to addresses that no pod has any more; " +
-			"kube-controller-manager has not removed them yet (10.0.0.9)"},
-		"published for a pod that has ended": {with(services, ready, aPod("a", "n1", phase(corev1.PodFailed, ""))),
-			EndpointsOutdated, Down, "0/1", "the name leads to addresses that no pod has any more; " +
-				"kube-controller-manager has not removed them yet (10.0.0.1)"},
 		"an endpoint too many, as that is not ready": {with(services, both, aPod("a", "n1")), EndpointsOutdated, Degraded,
 			"1/2", others},
 		"published by a mesh":      {with(services, mesh(true)), "", Healthy, "1/1", ""},
