@@ -120,7 +120,7 @@ func TestControllerStops(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _, stderr := f.run(t, "nodes", "-A")
-	const line = "The controller does not seem to run: Lease ops/local-service-controller was last renewed 60m ago."
+	const line = "The controller does not seem to run: Lease ops/local-service-controller has not been renewed for 60m."
 	if !strings.HasPrefix(stderr, line) || strings.Count(stderr, "The controller") != 1 {
 		t.Error(stderr)
 	}

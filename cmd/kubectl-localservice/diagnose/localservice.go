@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
@@ -154,22 +154,15 @@ type Controller struct {
 // UsualNamespace is where the controller is installed according to its documents.
 const UsualNamespace = "local-service-system"
 
-// Stops says that the controller does not seem to run, and how to look; "" if it runs, or if that is not known. With a
-// zero now it names the time, which stays the same.
+// Stops says that the controller does not seem to run, and how to look; "" if it runs, or if that is not known. A zero
+// now is for a text that stays the same.
 func (c *Controller) Stops(kubectl string, now time.Time) string {
 	if !c.Stopped {
 		return ""
 	}
-	said, renewed := "last renewed", "at "+c.Renewed.UTC().Format(time.DateTime)+" UTC"
-	if c.Holder == "" {
-		said = "released"
-	}
-	if !now.IsZero() {
-		renewed = duration.HumanDuration(max(now.Sub(c.Renewed), 0)) + " ago"
-	}
-	return fmt.Sprintf("The controller does not seem to run: Lease %s/%s was %s %s. See whether its pods run, and in "+
-		"their log what they wait for: %s get deployments,pods -n %s", c.Namespace, c.Name, said, renewed, kubectl,
-		c.Namespace)
+	return fmt.Sprintf("The controller does not seem to run: Lease %s/%s has not been renewed %s. See whether its pods "+
+		"run, and in their log what they wait for: %s get deployments,pods -n %s", c.Namespace, c.Name,
+		since(metav1.NewTime(c.Renewed), now), kubectl, c.Namespace)
 }
 
 // whyNotActed says that no controller has acted on a LocalService, and how to look; "" if one has, or if no name is

@@ -84,15 +84,11 @@ func TestController(t *testing.T) {
 	runs := Controller{Namespace: "ops", Name: "lsc", Holder: "lsc-7-x", Renewed: now.Add(-90 * time.Second)}
 	stopped := runs
 	stopped.Stopped = true
-	released := stopped
-	released.Holder = ""
 	well := Input{LocalService: localService(), Nodes: nodesWith("n1"), Services: []*corev1.Service{aService("n1")},
 		Pods: []*corev1.Pod{aPod("a", "n1")}, Now: now,
 		EndpointSlices: []*discoveryv1.EndpointSlice{slice("n1", anEndpoint("a", "10.0.0.1", true))}}
 	const (
-		stops = "The controller does not seem to run: Lease ops/lsc was last renewed 90s ago. See whether its pods " +
-			"run, and in their log what they wait for: kubectl get deployments,pods -n ops"
-		given = "The controller does not seem to run: Lease ops/lsc was released 90s ago. See whether its pods " +
+		stops = "The controller does not seem to run: Lease ops/lsc has not been renewed for 90s. See whether its pods " +
 			"run, and in their log what they wait for: kubectl get deployments,pods -n ops"
 		waits = "The controller runs, but has not finished with the latest change in namespace default. Does it " +
 			"watch this namespace (-namespaces), and has it all permissions? Its " +
@@ -119,7 +115,6 @@ func TestController(t *testing.T) {
 		"all is well":              {well, runs, ""},
 		"all is well, not known":   {well, Controller{}, ""},
 		"all is still well":        {well, stopped, stops},
-		"all is well, released":    {well, released, given},
 		"missing":                  {missing, runs, waits},
 		"missing, stopped":         {missing, stopped, stops},
 		"missing, not known":       {missing, Controller{}, unknown},
@@ -134,7 +129,7 @@ func TestController(t *testing.T) {
 			t.Errorf("%s: got\n%s\nwant\n%s", name, got, c.want)
 		}
 	}
-	if got := stopped.Stops("kubectl", time.Time{}); !strings.Contains(got, "was last renewed at 2026-01-02 03:02:35 UTC.") {
+	if got := stopped.Stops("kubectl", time.Time{}); !strings.Contains(got, "has not been renewed since 2026-01-02 03:02:35 UTC.") {
 		t.Errorf("in a watch: %s", got)
 	}
 	unlabelled.Controller = stopped
