@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
-	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
 // Around holds what there is instead of the pods of a LocalService that has none.
@@ -37,22 +36,12 @@ func messagesOf(f *facts) (messages []string) {
 	}
 	// Nobody is sent to a port that no container declares.
 	ports := cmp.Or(undeclaredPorts(f), sentence(plan.TranslatedPorts(f.LocalService, f.portNumbers)))
-	for _, message := range []string{whyNoNames(f), whyNoPods(f), ports} {
+	for _, message := range []string{whyNoPods(f), ports} {
 		if message != "" {
 			messages = append(messages, message)
 		}
 	}
 	return messages
-}
-
-// whyNoNames says that no node matches, unless the status says so.
-func whyNoNames(f *facts) string {
-	ls := f.LocalService
-	if len(f.names) > 0 || !f.AllNodes || !plan.HasNodeSelector(ls) || f.ready.Reason == v1alpha1.ReasonNoNodesSelected {
-		return ""
-	}
-	return "No node matches " + plan.NodeSelection(ls) + ". Correct that or the labels of the nodes: " + f.Kubectl +
-		" get nodes --show-labels"
 }
 
 // whyNoPods says why no pod has the labels of the selector, as far as what is around shows.
