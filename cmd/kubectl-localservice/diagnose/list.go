@@ -72,8 +72,8 @@ type Node struct {
 	// DNSAddresses lists those that the cluster's DNS should answer for DNSName: the cluster IPs of the Service or, if
 	// it is headless, the addresses of the ready endpoints.
 	DNSAddresses []string `json:"dnsAddresses"`
-	// Ports lists those of the Service.
-	Ports []Port `json:"ports"`
+	// Ports lists those of the Service. A headless one does not translate them: clients connect to the pods' own.
+	Ports []corev1.ServicePort `json:"ports"`
 	// LoadBalancer has the addresses, or names, at which a load balancer answers for the Service.
 	LoadBalancer []string `json:"loadBalancer"`
 	// Pods lists those on the node, or nodes, that the LocalService selects, and those that only wait for it, by name.
@@ -151,15 +151,6 @@ type Endpoints struct {
 	Total int `json:"total"`
 }
 
-// Port is a port of a Service. A headless Service does not translate it: clients connect to the pods' own.
-type Port struct {
-	Name     string          `json:"name"`
-	Protocol corev1.Protocol `json:"protocol"`
-	Port     int32           `json:"port"`
-	// NodePort is the port on every node of the cluster that leads to the Service, 0 for none.
-	NodePort int32 `json:"nodePort"`
-}
-
 // Pod holds what is known about a pod.
 type Pod struct {
 	Name string `json:"name"`
@@ -188,7 +179,7 @@ const (
 
 // newNode returns a node about which nothing is known. Its lists are [] in JSON, not null.
 func newNode(node, hostname string) *Node {
-	return &Node{Node: node, Hostname: hostname, Addresses: []string{}, DNSAddresses: []string{}, Ports: []Port{},
+	return &Node{Node: node, Hostname: hostname, Addresses: []string{}, DNSAddresses: []string{}, Ports: []corev1.ServicePort{},
 		LoadBalancer: []string{}, Pods: []Pod{}, Finding: Finding{State: Healthy}}
 }
 
@@ -248,9 +239,7 @@ func complete(n *name) {
 	if service.Spec.ClusterIP == corev1.ClusterIPNone {
 		n.DNSAddresses = slices.Clone(n.Addresses)
 	}
-	for _, port := range service.Spec.Ports {
-		n.Ports = append(n.Ports, Port{port.Name, cmp.Or(port.Protocol, corev1.ProtocolTCP), port.Port, port.NodePort})
-	}
+	n.Ports = append(n.Ports, service.Spec.Ports...)
 	for _, ingress := range service.Status.LoadBalancer.Ingress {
 		n.LoadBalancer = append(n.LoadBalancer, cmp.Or(ingress.IP, ingress.Hostname))
 	}
