@@ -102,6 +102,6 @@ func TestHostnamesErrors(t *testing.T) {
 		"demo"); err != nil {
 		t.Fatal(err)
 	}
-	const missing = "no name for a node n1: Service demo, which publishes the names, is missing; mode Hostnames"
+	const missing = "no name for a node n1: no Service demo for the names; mode Hostnames"
 	f.wantError(t, missing, "url", "demo", "n1")
 }

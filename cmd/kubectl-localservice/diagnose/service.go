@@ -1,8 +1,6 @@
 package diagnose
 
 import (
-	"fmt"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -30,45 +28,41 @@ func addService(n *name) {
 // compareService says how a Service differs from what the LocalService says. The node counts only if the purpose is
 // plan.ForNode.
 func compareService(f *facts, purpose plan.Purpose, node string) Finding {
-	ls, selector := f.LocalService, labels.Set{}
+	ls, service, selector := f.LocalService, "Service", labels.Set{}
 	name := plan.ServiceName(ls.Name, purpose, node)
-	missing, service, taken := "no Service", "the Service", "the name is taken by a Service"
 	switch purpose {
 	case plan.ForNode:
 		selector = labels.Merge(ls.Spec.Selector, labels.Set{f.nodeLabelKey: naming.NodeLabelValue(node)})
 	case plan.Source:
-		selector, service = ls.Spec.Selector, fmt.Sprintf("Service %s, which selects the pods,", name)
+		selector, service = ls.Spec.Selector, "Service "+name+" for the pods"
 	case plan.Published:
-		service = fmt.Sprintf("Service %s, which publishes the names,", name)
-	}
-	if purpose != plan.ForNode {
-		missing, taken = service+" is missing", service+" exists already,"
+		service = "Service " + name + " for the names"
 	}
 	object := f.services[name]
 	if object == nil {
-		return untilWritten(f, ServiceMissing, missing)
+		return untilWritten(f, ServiceMissing, "no "+service)
 	}
 	switch holder := plan.HolderOf(ls, purpose, node, f.nodeLabelKey, plan.FromAPI(object, f.nodeLabelKey)); {
 	case holder == plan.Foreign:
-		conflict := Finding{Reason: NameConflict, About: name, Cause: taken + " without an owner",
+		conflict := Finding{Reason: NameConflict, About: name, Cause: "the name is taken by a Service without an owner",
 			Act: "delete the Service if nothing uses it; otherwise create this LocalService under another name"}
 		if owner := plan.ControllerOf(object); owner != (plan.Controller{}) {
-			conflict.Cause = taken + " of " + own(owner.Description())
+			conflict.Cause = "the name is taken by a Service of " + own(owner.Description())
 			conflict.Act = "create this LocalService under another name: deleting the Service does not help, as its " +
 				"owner would create it again"
 		}
 		return conflict
 	case holder == plan.Predecessor, object.DeletionTimestamp != nil:
-		return Finding{Reason: ServiceOutdated, Cause: service + " is being deleted"}
+		return Finding{Reason: ServiceOutdated, Cause: "the " + service + " is being deleted"}
 	case holder == plan.Orphan:
-		return untilWritten(f, ServiceOutdated, service+" has lost its owner")
+		return untilWritten(f, ServiceOutdated, "the "+service+" has lost its owner")
 	case !labels.Equals(object.Spec.Selector, selector):
-		other := untilWritten(f, ServiceOutdated, service+" has another selector than the LocalService says")
+		other := untilWritten(f, ServiceOutdated, "the "+service+" has another selector than the LocalService says")
 		other.About = own(labels.FormatLabels(object.Spec.Selector))
 		return other
 	case object.Labels[v1alpha1.OwnerLabelKey] != ls.Name,
 		purpose == plan.Published && object.Annotations[v1alpha1.GroupByAnnotationKey] != ls.Spec.GroupBy:
-		return untilWritten(f, ServiceOutdated, service+" has other labels or annotations than the LocalService says")
+		return untilWritten(f, ServiceOutdated, "the "+service+" has other labels or annotations than the LocalService says")
 	}
 	return Finding{}
 }
