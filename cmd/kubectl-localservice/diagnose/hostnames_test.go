@@ -84,9 +84,6 @@ func TestHostnameReasons(t *testing.T) {
 			in.Services[1].Spec.Selector = labels.Set{"a": "b"}
 			in.EndpointSlices[0].Endpoints[0].Conditions.Ready = new(false)
 		}, ServiceOutdated, "yet (a=b)", Endpoints{0, 1}},
-		"of other groups": {func(in *Input) { in.Services[1].Annotations[v1alpha1.GroupByAnnotationKey] = "zone" },
-			ServiceOutdated,
-			"the Service demo for the names has other labels or annotations than the LocalService says", ready},
 		"source missing": {func(in *Input) { in.Services = in.Services[1:] }, ServiceMissing,
 			" for the pods; the controller has not written it yet", ready},
 		"source taken": {func(in *Input) { in.Services[0].OwnerReferences = controlledBy("v1", "X", "x") },

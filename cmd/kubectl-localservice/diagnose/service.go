@@ -54,15 +54,10 @@ func compareService(f *facts, purpose plan.Purpose, node string) Finding {
 		return conflict
 	case holder == plan.Predecessor, object.DeletionTimestamp != nil:
 		return Finding{Reason: ServiceOutdated, Cause: "the " + service + " is being deleted"}
-	case holder == plan.Orphan:
-		return untilWritten(f, ServiceOutdated, "the "+service+" has lost its owner")
 	case !labels.Equals(object.Spec.Selector, selector):
 		other := untilWritten(f, ServiceOutdated, "the "+service+" has another selector than the LocalService says")
 		other.About = own(labels.FormatLabels(object.Spec.Selector))
 		return other
-	case object.Labels[v1alpha1.OwnerLabelKey] != ls.Name,
-		purpose == plan.Published && object.Annotations[v1alpha1.GroupByAnnotationKey] != ls.Spec.GroupBy:
-		return untilWritten(f, ServiceOutdated, "the "+service+" has other labels or annotations than the LocalService says")
 	}
 	return Finding{}
 }
