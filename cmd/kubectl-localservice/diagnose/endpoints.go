@@ -110,24 +110,11 @@ func addPublished(n *name) {
 		return
 	}
 	all, ready := sets.New[string](), sets.New[string]() // of pods, or addresses where there is none
-	addresses, stale, ports := sets.New[string](), sets.New[string](), sets.New[string]()
-	hasReady := false
+	addresses, ports := sets.New[string](), sets.New[string]()
 	for _, e := range n.endpoints[n.Name()] {
-		isReady := plan.IsReady(e.Endpoint)
-		if isReady {
-			hasReady = true
-			for _, port := range e.slice.Ports {
-				ports.Insert(ptr.Deref(port.Name, ""))
-			}
-		}
-		if len(e.Addresses) == 0 {
-			continue
-		}
-		if isReady && n.isPublished && !n.sources.Has(e.Addresses[0]) {
-			stale.Insert(e.Addresses...)
-			isReady = false
-		}
-		if !isReady && ptr.Deref(e.Conditions.Terminating, false) || !plan.IsReady(e.Endpoint) && hasEnded(n, e) {
+		// A copy may be out of date.
+		isReady := plan.IsReady(e.Endpoint) && (!n.isPublished || n.sources.Has(e.Addresses[0]))
+		if !isReady && (ptr.Deref(e.Conditions.Terminating, false) || hasEnded(n, e)) {
 			continue
 		}
 		id := e.Addresses[0]
@@ -138,12 +125,15 @@ func addPublished(n *name) {
 		if isReady {
 			ready.Insert(id)
 			addresses.Insert(e.Addresses...)
+			for _, port := range e.slice.Ports {
+				ports.Insert(ptr.Deref(port.Name, ""))
+			}
 		}
 	}
 	n.Endpoints = Endpoints{Ready: len(ready), Total: len(all)}
-	n.Addresses, n.stale = sets.List(addresses), sets.List(stale)
+	n.Addresses = sets.List(addresses)
 	n.missingPorts = only(n.LocalService.Spec.Ports, func(port v1alpha1.ServicePort) bool {
-		return hasReady && port.TargetPort.StrVal != "" && !ports.Has(port.Name)
+		return len(ready) > 0 && port.TargetPort.StrVal != "" && !ports.Has(port.Name)
 	})
 	n.unpublished = only(n.pods, func(p *pod) bool {
 		return p.Ready && p.isLabelled && !addresses.HasAny(p.addresses...)

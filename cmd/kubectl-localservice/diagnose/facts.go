@@ -83,7 +83,6 @@ type name struct {
 	on      []*corev1.Node // the node, or those of the group
 	rival   string         // the node that has the name that this one wants, "" for none
 	service Finding        // what is wrong with the Service, or with the first of both in mode Hostnames
-	stale   []string       // addresses that a copy has as ready, and Kubernetes has not
 	pods    []*pod
 	// mislabelled are pods here without the node label of their node, and pods on other nodes with that of this one;
 	// terminating those that are being deleted. Only those that run may be unready or unpublished.

@@ -80,7 +80,9 @@ var rules = []rule{
 	{EndpointsOutdated, func(n *name) bool { return n.hostnames != nil && !n.isPublished }, func(*name) Finding {
 		return Finding{Cause: manager + " has not published the pods in EndpointSlices yet"}
 	}, []string{v1alpha1.ReasonNoEndpointSlices}},
-	{EndpointsOutdated, func(n *name) bool { return n.outdated.Has(n.Hostname) }, whyCopyOutdated, unwritten},
+	{EndpointsOutdated, func(n *name) bool { return n.outdated.Has(n.Hostname) }, func(n *name) Finding {
+		return untilWritten(n.facts, EndpointsOutdated, "the name is not up to date")
+	}, unwritten},
 	{PodsMislabelled, func(n *name) bool { return len(n.mislabelled) > 0 }, whyMislabelled, nil},
 	{NodeNotReady, func(n *name) bool {
 		return are(n, func(node *corev1.Node) bool { return unreadiness(node) != nil }) &&
@@ -192,19 +194,6 @@ func whyNoName(n *name) string {
 		return "the label " + groupBy + " (spec.groupBy) of the node is empty, and its value would be the name"
 	}
 	return "the node has no label " + groupBy + " (spec.groupBy), and so no name"
-}
-
-func whyCopyOutdated(n *name) Finding {
-	problem := "the name is not published"
-	switch {
-	case len(n.stale) > 0:
-		problem = "the name leads to addresses where no pod is ready any more"
-	case n.Endpoints.Total > 0:
-		problem = "the endpoints of the name are out of date"
-	}
-	f := untilWritten(n.facts, EndpointsOutdated, problem)
-	f.About = first(n.stale)
-	return f
 }
 
 // byCause names the pods with the cause of the first one, and then the others with theirs.
