@@ -75,13 +75,10 @@ func byHostname(slice *discoveryv1.EndpointSlice) map[string][]any {
 }
 
 // addEndpoints adds what the EndpointSlices publish under each name, whoever manages them: kube-proxy and DNS use them
-// all. Only a copy of the controller gives a hostname.
+// all.
 func addEndpoints(f *facts) {
 	f.endpoints, f.portNumbers = map[string][]endpoint{}, plan.PortNumbers{}
 	for _, slice := range f.EndpointSlices {
-		if isOthers(slice) && f.hostnames != nil {
-			continue
-		}
 		for i := range slice.Endpoints {
 			id := slice.Labels[discoveryv1.LabelServiceName]
 			if f.hostnames != nil {
@@ -95,12 +92,6 @@ func addEndpoints(f *facts) {
 			}
 		}
 	}
-}
-
-// isOthers reports whether neither Kubernetes nor this controller manages an EndpointSlice.
-func isOthers(slice *discoveryv1.EndpointSlice) bool {
-	manager := slice.Labels[discoveryv1.LabelManagedBy]
-	return manager != plan.KubernetesSliceManager && manager != v1alpha1.EndpointSliceManager
 }
 
 // addPublished adds to a name what is published under it. A named port that is not published for the ready pods is
