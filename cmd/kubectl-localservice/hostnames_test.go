@@ -66,8 +66,7 @@ func TestHostnamesOutput(t *testing.T) {
 	const summary = "Clients must connect to port 8080 (not 80): a headless Service does not translate ports.\n" +
 		"eu-a: see kubectl logs -n default c --previous\n" +
 		"eu-c: the name is not up to date; mode Hostnames needs the permission to write EndpointSlices\n" +
-		"n5: the label zone (spec.groupBy) of the node is empty, and its value would be the name; set the label, or " +
-		"correct spec.groupBy: kubectl get nodes -L zone\n" +
+		"n5: set the label, or correct spec.groupBy: kubectl get nodes -L zone\n" +
 		"LocalService default/demo: nodes 3, answering 1/3, status HostnamesNotPermitted.\n"
 	newHostnamesFixture(t, "zone").wantOutput(t, summary, map[string]string{
 		"nodes demo": `
@@ -75,7 +74,7 @@ NODE   NAME                   ENDPOINTS   REASON
 eu-a   eu-a.demo              2/3         exit code 1 (c: 5 restarts)
 eu-c   eu-c.demo              0/0         the name is not up to date; mode Hostnames needs the permission to write En…
 EU.b   eu-b-5p6vttgaff.demo   0/0         no pod with app=demo here
-n5     <none>                 0/0         the label zone (spec.groupBy) of the node is empty, and its value would be …
+n5     <none>                 0/0         the node has no value for label zone (spec.groupBy), and so no name
 `,
 		"nodes demo -o name":   "\nservice/demo\n",
 		"__complete url demo ": "\neu-a\neu-c\nEU.b\n:4\n",
@@ -92,7 +91,7 @@ func TestHostnamesErrors(t *testing.T) {
 	for _, c := range []struct{ groupBy, node, want string }{
 		{"", "n6", "has no name for a node n6" + see},
 		{"zone", "n1", "has no name for a group of nodes n1" + see},
-		{"zone", "n5", "has no name for a group of nodes n5: the label zone (spec.groupBy) of the node is empty, and its value would be the name" + see},
+		{"zone", "n5", "has no name for a group of nodes n5: the node has no value for label zone (spec.groupBy), and so no name" + see},
 	} {
 		f := newHostnamesFixture(t, c.groupBy)
 		f.wantError(t, "error: LocalService default/demo "+c.want, "url", "demo", c.node)

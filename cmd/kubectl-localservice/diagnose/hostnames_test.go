@@ -161,15 +161,11 @@ func TestGroups(t *testing.T) {
 		return &n
 	}
 	nameless := Finding{Reason: NodeWithoutName, State: Empty,
-		Cause: "the node has no label zone (spec.groupBy), and so no name"}
-	empty := nameless
-	empty.Cause = "the label zone (spec.groupBy) of the node is empty, and its value would be the name"
+		Cause: "the node has no value for label zone (spec.groupBy), and so no name"}
 	well, none := Finding{State: Healthy}, Finding{Reason: NoPods, State: Empty, Cause: "no pod with app=demo here"}
 	none.Message = none.Cause
-	for _, f := range []*Finding{&nameless, &empty} {
-		f.Act = "set the label, or correct spec.groupBy: kubectl get nodes -L zone"
-		f.Message = f.Cause + "; " + f.Act
-	}
+	nameless.Act = "set the label, or correct spec.groupBy: kubectl get nodes -L zone"
+	nameless.Message = nameless.Cause + "; " + nameless.Act
 	want := []*Node{
 		item(Node{Node: "x", Hostname: "x", Service: "demo", DNSName: "x.demo.default.svc.cluster.local", Finding: well,
 			HasService: true, Endpoints: Endpoints{2, 2}, Addresses: []string{"10.0.0.1", "10.0.0.3"}}, "y", "n3", "z",
@@ -177,7 +173,7 @@ func TestGroups(t *testing.T) {
 		item(Node{Node: "Y.1", Hostname: "y-1-pzdwrni43z", Service: "demo", Finding: none, HasService: true,
 			DNSName: "y-1-pzdwrni43z.demo.default.svc.cluster.local"}),
 		item(Node{Node: "a", Finding: nameless}, "w", "a"),
-		item(Node{Node: "b", Finding: empty}),
+		item(Node{Node: "b", Finding: nameless}),
 	}
 	got := listOf(t, in)
 	if diff := cmp.Diff(want, got.Items, cmpopts.EquateEmpty()); diff != "" {

@@ -71,8 +71,9 @@ var rules = []rule{
 		return Finding{Cause: "the name is that of node " + own(n.rival), Act: "select only one of the two nodes"}
 	}, nameTaken},
 	{NodeWithoutName, func(n *name) bool { return n.Service == "" }, func(n *name) Finding {
-		return Finding{State: Empty, Cause: whyNoName(n), Act: fmt.Sprintf("set the label, or correct "+
-			"spec.groupBy: %s get nodes -L %s", n.Kubectl, n.LocalService.Spec.GroupBy)}
+		groupBy := n.LocalService.Spec.GroupBy
+		return Finding{State: Empty, Cause: "the node has no value for label " + groupBy + " (spec.groupBy), and so " +
+			"no name", Act: "set the label, or correct spec.groupBy: " + n.Kubectl + " get nodes -L " + groupBy}
 	}, []string{v1alpha1.ReasonNoNodesSelected}},
 	{NameConflict, serviceIs(NameConflict), theService, nameTaken},
 	{ServiceMissing, serviceIs(ServiceMissing), theService, unwritten},
@@ -186,14 +187,6 @@ func theNode(n *name, is, are string) string {
 		return strings.TrimSpace("its nodes " + are)
 	}
 	return strings.TrimSpace("the node " + is)
-}
-
-func whyNoName(n *name) string {
-	groupBy := n.LocalService.Spec.GroupBy
-	if labels.Set(n.on[0].Labels).Has(groupBy) {
-		return "the label " + groupBy + " (spec.groupBy) of the node is empty, and its value would be the name"
-	}
-	return "the node has no label " + groupBy + " (spec.groupBy), and so no name"
 }
 
 // byCause names the pods with the cause of the first one, and then the others with theirs.
