@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/localservice-dev/local-service-controller/internal/words"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -112,7 +113,7 @@ var rules = []rule{
 			n.Service)}
 	}, nil},
 	{PortsMissing, func(n *name) bool { return len(n.missingPorts) > 0 }, func(n *name) Finding {
-		return Finding{Cause: whyNoPort(n), About: declaredPorts(n),
+		return Finding{Cause: whyNoPort(n), About: namedPorts(n),
 			Act: "correct targetPort, or name the container's port"}
 	}, nil},
 	{"", func(n *name) bool { return n.Endpoints.Ready > 0 }, func(*name) Finding {
@@ -231,34 +232,24 @@ func seePod(n *name, p *pod) string {
 }
 
 func whyNoPort(n *name) string {
-	var targets, ports []string
+	var ports []string
 	for _, port := range n.missingPorts {
-		target := fmt.Sprintf("%q", port.TargetPort.StrVal)
-		if port.Protocol != "" && port.Protocol != corev1.ProtocolTCP {
-			target += " for " + string(port.Protocol)
-		}
-		targets, ports = append(targets, target), append(ports, fmt.Sprint(port.Port))
+		ports = append(ports, fmt.Sprintf("%q for port %s", port.TargetPort.StrVal, numbered(port.Port, port.Protocol)))
 	}
-	return fmt.Sprintf("no container has a port named %s, to which port %s of the LocalService leads",
-		strings.Join(targets, ", "), strings.Join(ports, ", "))
+	return "no container has a port named " + strings.Join(ports, ", ")
 }
 
-// declaredPorts says which ports the first ready pod names.
-func declaredPorts(n *name) string {
-	i := slices.IndexFunc(n.pods, func(p *pod) bool { return p.Ready })
-	if i < 0 {
-		return ""
-	}
-	var named []string
-	for _, port := range containerPorts(n.pods[i].object) {
-		if port.Name != "" {
-			named = append(named, port.Name+": "+numbered(port.ContainerPort, port.Protocol))
+// namedPorts lists the ports that the pods name.
+func namedPorts(n *name) string {
+	named := sets.New[string]()
+	for _, p := range n.pods {
+		for _, port := range containerPorts(p.object) {
+			if port.Name != "" {
+				named.Insert(fmt.Sprintf("%q is %s", port.Name, numbered(port.ContainerPort, port.Protocol)))
+			}
 		}
 	}
-	if len(named) == 0 {
-		return n.pods[i].Name + " names no port"
-	}
-	return n.pods[i].Name + " has " + first(named)
+	return cmp.Or(first(sets.List(named)), "they name none")
 }
 
 // noPod says that no pod is on the node, and why, and which pods no node has yet, and why.

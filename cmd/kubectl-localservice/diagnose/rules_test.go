@@ -247,7 +247,7 @@ func TestPortsMissing(t *testing.T) {
 	http := containing(corev1.ContainerPort{Name: "http", ContainerPort: 8080}, corev1.ContainerPort{ContainerPort: 1})
 	web, metrics := port("web", 80, intstr.FromString("web")), port("metrics", 90, intstr.FromInt32(9090))
 	none, both := []string{}, []string{"web", "metrics"}
-	const message = `no container has a port named "web", to which port 80 of the LocalService leads`
+	const message = `no container has a port named "web" for port 80/TCP`
 	const act = "; correct targetPort, or name the container's port"
 	for name, c := range map[string]struct {
 		headless  bool
@@ -261,15 +261,15 @@ func TestPortsMissing(t *testing.T) {
 		"published": {wanted: []v1alpha1.ServicePort{web, metrics}, published: [][]string{both},
 			pod: aPod("a", "n1", http), state: Healthy, ready: 1},
 		"none": {wanted: []v1alpha1.ServicePort{web}, published: [][]string{none}, pod: aPod("a", "n1"), state: Down,
-			message: message + " (a names no port)" + act},
+			message: message + " (they name none)" + act},
 		"one of two": {wanted: []v1alpha1.ServicePort{web, metrics}, published: [][]string{{"metrics"}},
-			pod: aPod("a", "n1", http), state: Down, message: message + " (a has http: 8080/TCP)" + act},
+			pod: aPod("a", "n1", http), state: Down, message: message + " (\"http\" is 8080/TCP)" + act},
 		"each of two at another pod": {wanted: []v1alpha1.ServicePort{web, port("metrics", 90,
 			intstr.FromString("metrics"))}, published: [][]string{{"metrics"}, {"web"}}, pod: aPod("a", "n1", http),
 			state: Healthy, ready: 1},
 		"headless": {headless: true, wanted: []v1alpha1.ServicePort{web}, published: [][]string{none},
 			pod: aPod("a", "n1", http), state: Degraded, ready: 1, message: message +
-				" (a has http: 8080/TCP)" + act},
+				" (\"http\" is 8080/TCP)" + act},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := Input{Nodes: nodesWith("n1"), Pods: []*corev1.Pod{c.pod},
