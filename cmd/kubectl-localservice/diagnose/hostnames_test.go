@@ -155,8 +155,7 @@ func TestGroups(t *testing.T) {
 	item := func(n Node, podNames ...string) *Node {
 		n.DNSAddresses = n.Addresses // The Service is headless.
 		for i := 0; i < len(podNames); i += 2 {
-			n.Pods = append(n.Pods, Pod{Name: podNames[i], Ready: true, NodeLabel: podNames[i+1],
-				Log: LogCurrent})
+			n.Pods = append(n.Pods, Pod{Name: podNames[i], Ready: true, NodeLabel: podNames[i+1]})
 		}
 		return &n
 	}

@@ -164,7 +164,7 @@ type Pod struct {
 	Message string `json:"message"`
 	// Container is the container that the reason is about, "" for none, or if the pod has only one.
 	Container string `json:"container"`
-	// Log is which log of the container, or of any, says more: LogCurrent or LogPrevious; "" if none has run.
+	// Log is which log of the container says more: LogCurrent or LogPrevious; "" if neither does.
 	Log string `json:"log"`
 	// Restarts is how often the containers have restarted, and Created is when the pod was created.
 	Restarts int32       `json:"restarts"`

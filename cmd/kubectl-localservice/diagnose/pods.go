@@ -40,6 +40,8 @@ type trouble struct {
 	cause, note string
 	// more is the command of kubectl that says more: itsLog, itsEvents or itsNode; "" if there is no more to say.
 	more string
+	// log is that of the container which is about this, "" if it has not run.
+	log string
 	// container is the one that this is about, "" for none, or if the pod has only one.
 	container string
 }
@@ -104,8 +106,10 @@ func podOf(object *corev1.Pod, f *facts) *pod {
 	}
 	containers := slices.Concat(object.Status.InitContainerStatuses, object.Status.ContainerStatuses)
 	p.trouble = whyNotReady(object, containers, f)
-	p.Ready, p.Reason, p.Container = p.word == "", own(p.word), p.container
-	addLog(p, containers)
+	p.Ready, p.Reason, p.Container, p.Log = p.word == "", own(p.word), p.container, p.log
+	for _, c := range containers {
+		p.Restarts += c.RestartCount
+	}
 	node := f.nodes[nodeName]
 	isDown := node != nil && unreadiness(node) != nil
 	switch {
@@ -118,35 +122,11 @@ func podOf(object *corev1.Pod, f *facts) *pod {
 	default:
 		p.cause, p.more = "not ready, perhaps as its node is not", itsEvents
 	}
-	if isDown {
-		p.Log = "" // Its kubelet has it.
-	}
 	p.Message = p.cause
 	if p.note != "" {
 		p.Message += " (" + p.note + ")"
 	}
 	return p
-}
-
-// addLog adds to a pod how often its containers have restarted, and which log says why it is not ready: the previous
-// one, if the container that this is about has ended before, and runs or waits to run again.
-func addLog(p *pod, containers []corev1.ContainerStatus) {
-	for i := range containers {
-		c := &containers[i]
-		p.Restarts += c.RestartCount
-		ended, ranBefore := c.State.Terminated, c.RestartCount > 0 && !isUnstarted(c.LastTerminationState.Terminated)
-		if p.Log == "" && (c.State.Running != nil || ended != nil && !isUnstarted(ended) || ranBefore) {
-			p.Log = LogCurrent
-		}
-		if (c.Name == p.Container || len(containers) == 1) && !p.Ready && p.Reason != ProbeFails && ranBefore && ended == nil {
-			p.Log = LogPrevious
-		}
-	}
-}
-
-// isUnstarted reports whether a container has ended without a start: there is no such program, for example.
-func isUnstarted(ended *corev1.ContainerStateTerminated) bool {
-	return ended != nil && ended.StartedAt.Unix() <= 0
 }
 
 // whyNotReady says why a pod is not ready, or seems to end again soon. Without a cause, its kubelet does not say why.
@@ -203,7 +183,8 @@ func whyContainerNotReady(p *corev1.Pod, containers []corev1.ContainerStatus, is
 		case i < inits && waits && containers[i].State.Running != nil && !containers[i].Ready:
 			t = whyUnready(&containers[i], f)
 			if ptr.Deref(specOf(p, containers[i].Name).RestartPolicy, "") != corev1.ContainerRestartPolicyAlways {
-				t = trouble{word: initializes, cause: "the other containers wait for it", note: t.note, more: itsLog}
+				t = trouble{word: initializes, cause: "the other containers wait for it", note: t.note, more: itsLog,
+					log: LogCurrent}
 			}
 			return in(i, t)
 		}
@@ -222,7 +203,8 @@ func whyUnready(c *corev1.ContainerStatus, f *facts) trouble {
 	if !ptr.Deref(c.Started, true) {
 		probe = "its startup probe has not succeeded"
 	}
-	return trouble{word: ProbeFails, cause: probe, note: sinceItRuns(c, f.agesAt), more: itsEvents}
+	return trouble{word: ProbeFails, cause: probe, note: sinceItRuns(c, f.agesAt), more: itsEvents,
+		log: LogCurrent}
 }
 
 // whyNotRunning says why a container does not run. A container that crashes is at times waiting, at times running and
@@ -248,13 +230,16 @@ func whyNotRunning(p *corev1.Pod, c *corev1.ContainerStatus, isInit bool, f *fac
 	default:
 		return trouble{}
 	}
-	t := trouble{word: crashes, cause: crashes, note: restarts(c), more: itsLog}
+	t := trouble{word: crashes, cause: crashes, note: restarts(c), more: itsLog, log: LogCurrent}
+	if crash != nil && c.State.Terminated == nil { // It runs, or waits to run again.
+		t.log = LogPrevious
+	}
 	switch spec := specOf(p, c.Name); {
 	case crash == nil:
 	case crash.Reason == "OOMKilled":
 		t.word, t.cause, t.more = crash.Reason, crash.Reason, ""
-	case crash.Message != "" && isUnstarted(crash):
-		t.cause, t.more = own(crash.Message), ""
+	case crash.Message != "" && crash.StartedAt.Unix() <= 0: // There is no such program, for example.
+		t.cause, t.more, t.log = own(crash.Message), "", ""
 	case own(crash.Message) != "":
 		t.cause = exited(crash.ExitCode) + ": " + own(crash.Message)
 	case spec.LivenessProbe != nil || spec.StartupProbe != nil: // The status does not say what ended it.
