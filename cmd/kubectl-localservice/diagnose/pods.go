@@ -38,7 +38,7 @@ type trouble struct {
 	word string
 	// cause is in words for people, and note is what else is known, such as how often it has restarted.
 	cause, note string
-	// more is the command of kubectl that says more: itsLog, itsEvents or itsNode; "" if there is no more to say.
+	// more is the command of kubectl that says more: itsLog or itsEvents; "" if there is no more to say.
 	more string
 	// log is that of the container which is about this, "" if it has not run.
 	log string
@@ -59,7 +59,6 @@ const (
 
 	itsLog    = "logs"
 	itsEvents = "describe pod"
-	itsNode   = "describe node"
 )
 
 // addPods adds the pods of a LocalService.
@@ -110,17 +109,11 @@ func podOf(object *corev1.Pod, f *facts) *pod {
 	for _, c := range containers {
 		p.Restarts += c.RestartCount
 	}
-	node := f.nodes[nodeName]
-	isDown := node != nil && unreadiness(node) != nil
-	switch {
-	case p.Ready || p.cause != "":
-	case isDown:
-		p.cause, p.note = "its node "+nodeName+" is NotReady", since(unreadiness(node).LastTransitionTime, f.agesAt)
-		p.more = itsNode
-	case f.AllNodes:
+	if !p.Ready && p.cause == "" {
 		p.cause, p.more = "not ready", itsEvents
-	default:
-		p.cause, p.more = "not ready, perhaps as its node is not", itsEvents
+		if node := f.nodes[nodeName]; node != nil && unreadiness(node) != nil {
+			p.cause, p.note = "its node "+nodeName+" is NotReady", since(unreadiness(node).LastTransitionTime, f.agesAt)
+		}
 	}
 	p.Message = p.cause
 	if p.note != "" {

@@ -218,9 +218,6 @@ func seePod(n *name, p *pod) string {
 	if p.more == "" {
 		return ""
 	}
-	if p.more == itsNode {
-		return fmt.Sprintf("see %s describe node %s", n.Kubectl, p.object.Spec.NodeName)
-	}
 	command := fmt.Sprintf("see %s %s -n %s %s", n.Kubectl, p.more, p.object.Namespace, p.Name)
 	if p.more == itsLog && p.Container != "" {
 		command += " -c " + p.Container
