@@ -3,6 +3,7 @@ package diagnose
 import (
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
@@ -127,7 +128,9 @@ func addPublished(n *name) {
 		return len(ready) > 0 && port.TargetPort.StrVal != "" && !ports.Has(port.Name)
 	})
 	n.unpublished = only(n.pods, func(p *pod) bool {
-		return p.Ready && p.isLabelled && !addresses.HasAny(p.addresses...)
+		return p.Ready && p.isLabelled && !slices.ContainsFunc(p.object.Status.PodIPs, func(ip corev1.PodIP) bool {
+			return addresses.Has(ip.IP)
+		})
 	})
 }
 

@@ -24,8 +24,7 @@ type pod struct {
 
 	trouble
 
-	object    *corev1.Pod
-	addresses []string
+	object *corev1.Pod
 	// runs is true unless the pod has ended, or is about to.
 	ended, runs bool
 	// isLabelled is true if the pod has the node label of its node, or needs none.
@@ -100,9 +99,6 @@ func podOf(object *corev1.Pod, f *facts) *pod {
 		ended:      phase == corev1.PodSucceeded || phase == corev1.PodFailed,
 		isLabelled: nodeName == "" || !plan.LabelsPods(f.LocalService) || label == naming.NodeLabelValue(nodeName)}
 	p.runs = !p.ended && object.DeletionTimestamp == nil
-	for _, ip := range object.Status.PodIPs {
-		p.addresses = append(p.addresses, ip.IP)
-	}
 	containers := slices.Concat(object.Status.InitContainerStatuses, object.Status.ContainerStatuses)
 	p.trouble = whyNotReady(object, containers, f)
 	p.Ready, p.Reason, p.Container, p.Log = p.word == "", own(p.word), p.container, p.log

@@ -165,8 +165,8 @@ func whyMislabelled(n *name) Finding {
 			return fmt.Sprintf("%s on %s has %q", p.Name, p.object.Spec.NodeName, p.NodeLabel)
 		})}
 	if !n.Controller.Stopped {
-		f.Act = "see why in the events: " + describe(n.facts) + "; without one, see whether the controller runs and " +
-			"labels pods (-label-pods)"
+		f.Act = fmt.Sprintf("see why in the events: %s describe localservice -n %s %s; without one, see whether the "+
+			"controller runs and labels pods (-label-pods)", n.Kubectl, n.LocalService.Namespace, n.LocalService.Name)
 	}
 	return f
 }

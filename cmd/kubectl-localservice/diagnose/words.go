@@ -52,11 +52,6 @@ func numbered(port int32, protocol corev1.Protocol) string {
 	return fmt.Sprintf("%d/%s", port, cmp.Or(protocol, corev1.ProtocolTCP))
 }
 
-// describe returns the command that shows a LocalService with its events.
-func describe(f *facts) string {
-	return fmt.Sprintf("%s describe localservice -n %s %s", f.Kubectl, f.LocalService.Namespace, f.LocalService.Name)
-}
-
 func nameIn(service, hostname string) string {
 	if hostname == "" {
 		return service
