@@ -105,10 +105,7 @@ func (n *Node) compareDNS(reply *DNSReply, nodesOf map[string][]string) *DNSAnsw
 		a.Result, a.Message = DNSOtherNode, "DNS answers with addresses of another node: "+first(others)
 	case len(unexpected) > 0 || !got.IsSuperset(want) && !reply.Truncated:
 		a.Result = DNSOtherAddresses
-		a.Message = "DNS answers " + first(a.Addresses)
-		if n.Reason != EndpointsOutdated { // Otherwise, it answers what is published.
-			a.Message += ", and should answer " + cmp.Or(first(n.DNSAddresses), "nothing")
-		}
+		a.Message = "DNS answers " + first(a.Addresses) + ", and should answer " + cmp.Or(first(n.DNSAddresses), "nothing")
 	default:
 		a.Result = DNSAnswers
 	}

@@ -68,15 +68,6 @@ func TestCompareDNS(t *testing.T) {
 	}
 }
 
-// TestDNSOutdated: of a name that does not follow its pods, nobody knows what DNS should answer.
-func TestDNSOutdated(t *testing.T) {
-	list := &NodeList{Items: []*Node{{Node: "n1", DNSName: "n1", Finding: Finding{Reason: EndpointsOutdated}}}}
-	AddDNS(list, DNSServer{}, map[string]*DNSReply{"n1": {Addresses: []string{"10.0.0.9"}, Code: "NOERROR"}})
-	if got := list.Items[0].DNS; got.Result != DNSOtherAddresses || got.Message != "DNS answers 10.0.0.9" {
-		t.Errorf("%+v", got)
-	}
-}
-
 func TestProblems(t *testing.T) {
 	for want, n := range map[string]Node{
 		"":     {DNS: &DNSAnswer{}},
