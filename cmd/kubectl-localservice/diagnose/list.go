@@ -202,11 +202,10 @@ func Nodes(in Input) *NodeList {
 	}
 	isAnyLate := false
 	for _, n := range f.names {
-		finding, status := findingOf(n)
-		n.Finding = finding
+		n.Finding = findingOf(n)
 		complete(n)
 		isAnyLate = isAnyLate || n.Waits && n.refusal == ""
-		list.Summary.Reported = list.Summary.Reported || slices.Contains(status, f.ready.Reason)
+		list.Summary.Reported = list.Summary.Reported || slices.Contains(reported[n.Reason], f.ready.Reason)
 		if n.Service != "" || n.rival != "" {
 			list.Summary.Nodes++
 		}

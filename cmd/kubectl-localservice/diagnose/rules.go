@@ -60,32 +60,28 @@ type rule struct {
 	// find says what is wrong. The cause is in words that names with the same problem share. Without a state, the name
 	// is Down.
 	find func(*name) Finding
-	// status lists the reasons of the condition Ready that are about the same: the page has one line for both.
-	status []string
 }
-
-var nameTaken = []string{v1alpha1.ReasonNameTaken}
 
 // rules lists what may be wrong with a name, the most specific first. A name has the first rule that applies.
 var rules = []rule{
 	{NameConflict, func(n *name) bool { return n.rival != "" }, func(n *name) Finding {
 		return Finding{Cause: "the name is that of node " + own(n.rival), Act: "select only one of the two nodes"}
-	}, nameTaken},
+	}},
 	{NodeWithoutName, func(n *name) bool { return n.Service == "" }, func(n *name) Finding {
 		groupBy := n.LocalService.Spec.GroupBy
 		return Finding{State: Empty, Cause: "the node has no value for label " + groupBy + " (spec.groupBy), and so " +
 			"no name", Act: "set the label, or correct spec.groupBy: " + n.Kubectl + " get nodes -L " + groupBy}
-	}, []string{v1alpha1.ReasonNoNodesSelected}},
-	{NameConflict, serviceIs(NameConflict), theService, nameTaken},
-	{ServiceMissing, serviceIs(ServiceMissing), theService, unwritten},
-	{ServiceOutdated, serviceIs(ServiceOutdated), theService, unwritten},
+	}},
+	{NameConflict, serviceIs(NameConflict), theService},
+	{ServiceMissing, serviceIs(ServiceMissing), theService},
+	{ServiceOutdated, serviceIs(ServiceOutdated), theService},
 	{EndpointsOutdated, func(n *name) bool { return n.hostnames != nil && !n.isPublished }, func(*name) Finding {
 		return Finding{Cause: manager + " has not published the pods in EndpointSlices yet"}
-	}, []string{v1alpha1.ReasonNoEndpointSlices}},
+	}},
 	{EndpointsOutdated, func(n *name) bool { return n.outdated.Has(n.Hostname) }, func(n *name) Finding {
 		return untilWritten(n.facts, EndpointsOutdated, "the name is not up to date")
-	}, unwritten},
-	{PodsMislabelled, func(n *name) bool { return len(n.mislabelled) > 0 }, whyMislabelled, nil},
+	}},
+	{PodsMislabelled, func(n *name) bool { return len(n.mislabelled) > 0 }, whyMislabelled},
 	{NodeNotReady, func(n *name) bool {
 		return are(n, func(node *corev1.Node) bool { return unreadiness(node) != nil }) &&
 			(n.Endpoints.Ready == 0 || len(n.unready) > 0)
@@ -97,53 +93,62 @@ var rules = []rule{
 			f.State = Empty
 		}
 		return f
-	}, nil},
+	}},
 	{PodsNotReady, func(n *name) bool { return len(n.unready) > 0 }, func(n *name) Finding {
 		return Finding{Cause: n.unready[0].cause, About: byCause(n.unready),
 			Act: cmp.Or(howToStart(n), seePod(n, n.unready[0]))}
-	}, nil},
+	}},
 	{EndpointsOutdated, func(n *name) bool { return len(n.unpublished) > 0 }, func(n *name) Finding {
 		return Finding{About: each(n.unpublished, podName),
 			Cause: "pods are ready, but not in the EndpointSlices; " + manager + " has not added them yet"}
-	}, nil},
+	}},
 	{EndpointsOutdated, func(n *name) bool { return n.Endpoints.Ready < n.Endpoints.Total }, func(n *name) Finding {
 		return Finding{Cause: fmt.Sprintf("%d of %d endpoints are ready, the others are of no pod here",
 			n.Endpoints.Ready, n.Endpoints.Total), Act: fmt.Sprintf("see who manages their EndpointSlice: %s get "+
 			"endpointslices -n %s -l kubernetes.io/service-name=%s --show-labels", n.Kubectl, n.LocalService.Namespace,
 			n.Service)}
-	}, nil},
+	}},
 	{PortsMissing, func(n *name) bool { return len(n.missingPorts) > 0 }, func(n *name) Finding {
 		return Finding{Cause: whyNoPort(n), About: namedPorts(n),
 			Act: "correct targetPort, or name the container's port"}
-	}, nil},
+	}},
 	{"", func(n *name) bool { return n.Endpoints.Ready > 0 }, func(*name) Finding {
 		return Finding{State: Healthy}
-	}, nil},
+	}},
 	{PodsEnded, func(n *name) bool { return len(n.terminating) > 0 }, func(n *name) Finding {
 		return Finding{Cause: "only terminating pods", About: each(n.terminating, podName)}
-	}, nil},
+	}},
 	{PodsEnded, func(n *name) bool { return len(n.pods) > 0 }, func(n *name) Finding {
 		return Finding{State: Empty, Cause: "only ended pods: " + n.pods[0].cause, About: byCause(n.pods)}
-	}, nil},
+	}},
 	{NodeUnschedulable, func(n *name) bool {
 		return are(n, func(node *corev1.Node) bool { return node.Spec.Unschedulable })
-	}, func(n *name) Finding { return noPod(n, "; "+theNode(n, "is", "are")+" cordoned") }, nil},
+	}, func(n *name) Finding { return noPod(n, "; "+theNode(n, "is", "are")+" cordoned") }},
 	{NodeUnschedulable, func(n *name) bool {
 		return are(n, func(node *corev1.Node) bool { return n.keepsOff(node) != "" })
 	}, func(n *name) Finding {
 		return noPod(n, "; its pods do not tolerate the taint "+n.keepsOff(n.on[0])+" of "+theNode(n, "", ""))
-	}, nil},
-	{NoPods, func(*name) bool { return true }, func(n *name) Finding { return noPod(n, "") }, nil},
+	}},
+	{NoPods, func(*name) bool { return true }, func(n *name) Finding { return noPod(n, "") }},
 }
 
-// findingOf returns what the first rule that applies to a name finds, and the reasons of Ready that are about the same.
-// The last rule always applies.
-func findingOf(n *name) (found Finding, status []string) {
+// reported lists, by the reason of a name, the reasons of the condition Ready that are about the same: the page has one
+// line for both.
+var reported = map[Reason][]string{
+	NameConflict:      {v1alpha1.ReasonNameTaken},
+	NodeWithoutName:   {v1alpha1.ReasonNoNodesSelected},
+	ServiceMissing:    unwritten,
+	ServiceOutdated:   unwritten,
+	EndpointsOutdated: append([]string{v1alpha1.ReasonNoEndpointSlices}, unwritten...),
+}
+
+// findingOf returns what the first rule that applies to a name finds. The last one always applies.
+func findingOf(n *name) Finding {
 	r := &rules[slices.IndexFunc(rules, func(r rule) bool { return r.applies(n) })]
-	found = r.find(n)
+	found := r.find(n)
 	found.Reason, found.State = r.reason, cmp.Or(found.State, Down)
 	found.Message = words.Join("; ", found.CauseAbout(), found.Act)
-	return found, r.status
+	return found
 }
 
 func serviceIs(reason Reason) func(*name) bool {
