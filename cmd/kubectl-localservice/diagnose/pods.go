@@ -161,15 +161,12 @@ func whyContainerNotReady(p *corev1.Pod, containers []corev1.ContainerStatus, is
 		}
 		return t
 	}
-	waits := slices.ContainsFunc(p.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
-		return c.State.Waiting != nil && c.State.Waiting.Reason == initializes
-	})
 	for i := range containers {
 		switch t := whyNotRunning(p, &containers[i], i < inits, f); {
 		case t.word != "":
 			t.cause = elide(t.cause, p)
 			return in(i, t)
-		case i < inits && waits && containers[i].State.Running != nil && !containers[i].Ready:
+		case i < inits && containers[i].State.Running != nil && !containers[i].Ready:
 			t = whyUnready(&containers[i], f)
 			if ptr.Deref(specOf(p, containers[i].Name).RestartPolicy, "") != corev1.ContainerRestartPolicyAlways {
 				t = trouble{word: initializes, cause: "the other containers wait for it", note: t.note, more: itsLog,

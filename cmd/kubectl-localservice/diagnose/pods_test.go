@@ -117,6 +117,8 @@ func TestWhyNotReady(t *testing.T) {
 		}, "CrashLoopBackOff", "init container proxy: exit code 137, by itself or as its liveness or startup probe fails"},
 		"sidecar is not ready": {func(p *corev1.Pod) {
 			lost(p)
+			p.Spec.InitContainers = []corev1.Container{{Name: "proxy",
+				RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
 			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "proxy", State: running}}
 		}, ProbeFails, "init container proxy: " + probe},
 		"init container is done": {initState(terminated("Completed", 0)), "PodInitializing", "PodInitializing"},
