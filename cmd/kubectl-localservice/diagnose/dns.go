@@ -24,12 +24,6 @@ const (
 	DNSNoAnswer       DNSResult = "NoAnswer"
 )
 
-// The codes of definite answers: the name has these addresses, or does not exist.
-const (
-	noError     = "NOERROR"
-	unknownName = "NXDOMAIN"
-)
-
 // DNSServer describes the server that was asked for the names.
 type DNSServer struct {
 	// Service and Pod are the server's, as <namespace>/<name>.
@@ -95,7 +89,7 @@ func (n *Node) compareDNS(reply *DNSReply, nodesOf map[string][]string) *DNSAnsw
 	switch {
 	case reply.Failure != "":
 		a.Result, a.Message = DNSNoAnswer, "no answer from DNS, "+reply.Failure
-	case reply.Code != noError && reply.Code != unknownName:
+	case reply.Code != "NOERROR" && reply.Code != "NXDOMAIN": // The name has these addresses, or does not exist.
 		a.Result, a.Message = DNSNoAnswer, "no answer from DNS, the server says "+reply.Code
 	case len(a.Addresses) == 0 && len(n.DNSAddresses) == 0:
 		a.Result = DNSEmpty

@@ -3,10 +3,10 @@ package view
 
 import (
 	"cmp"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
@@ -138,9 +138,7 @@ func Updates(before, now *Matrix) []Update {
 	if places := changed(before.Places, now.Places); len(places) > 0 {
 		updates = append(updates, Update{Places: places})
 	}
-	isSame := before.Loaded == now.Loaded && before.Controller == now.Controller &&
-		slices.Equal(before.Problems, now.Problems)
-	if !isSame { // Last: now all is sent.
+	if !apiequality.Semantic.DeepEqual(before.Status, now.Status) { // Last: now all is sent.
 		updates = append(updates, Update{Status: &Status{now.Loaded, append([]string{}, now.Problems...),
 			now.Controller}})
 	}
