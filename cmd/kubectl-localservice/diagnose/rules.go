@@ -86,7 +86,7 @@ var rules = []rule{
 		return are(n, func(node *corev1.Node) bool { return unreadiness(node) != nil }) &&
 			(n.Endpoints.Ready == 0 || len(n.unready) > 0)
 	}, func(n *name) Finding {
-		f := Finding{Cause: theNode(n, "is", "are") + " NotReady",
+		f := Finding{Cause: theNodeIs(n) + "NotReady",
 			About: since(unreadiness(n.on[0]).LastTransitionTime, n.agesAt),
 			Act:   fmt.Sprintf("see %s describe node %s", n.Kubectl, n.on[0].Name)}
 		if n.Endpoints.Total == 0 && len(n.pods) == 0 {
@@ -123,11 +123,11 @@ var rules = []rule{
 	}},
 	{NodeUnschedulable, func(n *name) bool {
 		return are(n, func(node *corev1.Node) bool { return node.Spec.Unschedulable })
-	}, func(n *name) Finding { return noPod(n, "; "+theNode(n, "is", "are")+" cordoned") }},
+	}, func(n *name) Finding { return noPod(n, theNodeIs(n)+"cordoned") }},
 	{NodeUnschedulable, func(n *name) bool {
 		return are(n, func(node *corev1.Node) bool { return n.keepsOff(node) != "" })
 	}, func(n *name) Finding {
-		return noPod(n, "; its pods do not tolerate the taint "+n.keepsOff(n.on[0])+" of "+theNode(n, "", ""))
+		return noPod(n, theNodeIs(n)+"tainted with "+n.keepsOff(n.on[0])+", which its pods do not tolerate")
 	}},
 	{NoPods, func(*name) bool { return true }, func(n *name) Finding { return noPod(n, "") }},
 }
@@ -187,12 +187,12 @@ func each(pods []*pod, describe func(*pod) string) string {
 	return first(texts)
 }
 
-// theNode names the node, or the nodes of a group, with a verb.
-func theNode(n *name, is, are string) string {
+// theNodeIs begins what is said of the node, or of the nodes of a group.
+func theNodeIs(n *name) string {
 	if len(n.on) > 1 {
-		return strings.TrimSpace("its nodes " + are)
+		return "its nodes are "
 	}
-	return strings.TrimSpace("the node " + is)
+	return "the node is "
 }
 
 // byCause names the pods with the cause of the first one, and then the others with theirs.
@@ -256,11 +256,10 @@ func namedPorts(n *name) string {
 
 // noPod says that no pod is on the node, and why, and which pods no node has yet, and why.
 func noPod(n *name, why string) Finding {
-	f := Finding{State: Empty,
-		Cause: fmt.Sprintf("no pod with %s here%s", labels.FormatLabels(n.LocalService.Spec.Selector), why)}
+	f, waits := Finding{State: Empty}, ""
 	if waiting := n.facts.pods[""]; len(waiting) > 0 {
-		f.Cause += "; " + waiting[0].cause
-		f.About = each(waiting, podName)
+		waits, f.About = waiting[0].cause, each(waiting, podName)
 	}
+	f.Cause = words.Join("; ", "no pod with "+labels.FormatLabels(n.LocalService.Spec.Selector)+" here", why, waits)
 	return f
 }

@@ -74,7 +74,7 @@ func TestRules(t *testing.T) {
 			"kubectl get endpointslices -n default -l kubernetes.io/service-name=demo-n1 --show-labels"
 		no      = "no pod with app=demo here"
 		node    = "; see kubectl describe node n1"
-		gpus    = "; its pods do not tolerate the taint gpu=yes:NoSchedule of the node"
+		gpus    = "; the node is tainted with gpu=yes:NoSchedule, which its pods do not tolerate"
 		waits   = "; not scheduled: 0/3 nodes are available: 3 Insufficient cpu."
 		another = "; create this LocalService under another name: deleting the Service does not help, as its owner " +
 			"would create it again"
@@ -171,7 +171,7 @@ func TestRules(t *testing.T) {
 			no + gpus},
 		"tainted without a value": {on(with(services, nil, aPod("b", "n9")), node1(taint("a.b/c", "",
 			corev1.TaintEffectNoExecute))), NodeUnschedulable, Empty, "0/0",
-			no + "; its pods do not tolerate the taint a.b/c:NoExecute of the node"},
+			no + "; the node is tainted with a.b/c:NoExecute, which its pods do not tolerate"},
 		"tainted, but tolerated": {on(with(services, nil, aPod("b", "n9", func(p *corev1.Pod) {
 			p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 		})), node1(gpu)), NoPods, Empty, "0/0", no},
