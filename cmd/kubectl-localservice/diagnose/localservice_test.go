@@ -132,8 +132,4 @@ func TestController(t *testing.T) {
 	if got := stopped.Stops("kubectl", time.Time{}); !strings.Contains(got, "has not been renewed since 2026-01-02 03:02:35 UTC.") {
 		t.Errorf("in a watch: %s", got)
 	}
-	unlabelled.Controller = stopped
-	if got := listOf(t, unlabelled).Items[0].Act; got != "" {
-		t.Errorf("while no controller runs: %s", got)
-	}
 }

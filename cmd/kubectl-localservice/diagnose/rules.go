@@ -162,18 +162,12 @@ const manager = "kube-controller-manager"
 
 // whyMislabelled says which pods are on another node than their label says. Those of other nodes answer under the name.
 func whyMislabelled(n *name) Finding {
-	f := Finding{Cause: "pods lack the label " + n.nodeLabelKey + ", or have that of another node",
+	return Finding{Cause: "pods lack the label " + n.nodeLabelKey + ", or have that of another node",
 		About: each(n.mislabelled, func(p *pod) string {
-			if !labels.Set(p.object.Labels).Has(n.nodeLabelKey) {
-				return p.Name + " has none"
-			}
-			return fmt.Sprintf("%s on %s has %q", p.Name, p.object.Spec.NodeName, p.NodeLabel)
-		})}
-	if !n.Controller.Stopped {
-		f.Act = fmt.Sprintf("see why in the events: %s describe localservice -n %s %s; without one, see whether the "+
-			"controller runs and labels pods (-label-pods)", n.Kubectl, n.LocalService.Namespace, n.LocalService.Name)
-	}
-	return f
+			return p.Name + " on " + p.object.Spec.NodeName + " has " + cmp.Or(p.NodeLabel, "none")
+		}),
+		Act: fmt.Sprintf("see why in the events: %s describe localservice -n %s %s; without one, see whether the "+
+			"controller runs and labels pods (-label-pods)", n.Kubectl, n.LocalService.Namespace, n.LocalService.Name)}
 }
 
 func podName(p *pod) string { return p.Name }

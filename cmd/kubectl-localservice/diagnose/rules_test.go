@@ -113,15 +113,15 @@ func TestRules(t *testing.T) {
 			"the Service is being deleted"},
 
 		"pod elsewhere with this node's label": {with(services, ready, aPod("a", "n1"), aPod("b", "n2", labelled("n1"))),
-			PodsMislabelled, Degraded, "1/1", label + `(b on n2 has "n1")` + events},
+			PodsMislabelled, Degraded, "1/1", label + "(b on n2 has n1)" + events},
 		"ended pod elsewhere with this node's label": {with(services, ready, aPod("a", "n1"),
 			aPod("b", "n2", labelled("n1"), ending), aPod("c", "n2", labelled("n1"), phase(corev1.PodSucceeded, ""))),
 			"",
 			Healthy, "1/1", ""},
 		"pod without label": {with(services, ready, aPod("a", "n1"), aPod("b", "n1", withoutLabel)), PodsMislabelled, Degraded,
-			"1/1", label + "(b has none)" + events},
+			"1/1", label + "(b on n1 has none)" + events},
 		"pods with another label": {with(services, nil, aPod("a", "n1", labelled("n7")), aPod("b", "n1", labelled(""))),
-			PodsMislabelled, Down, "0/0", label + `(a on n1 has "n7", b on n1 has "")` + events},
+			PodsMislabelled, Down, "0/0", label + "(a on n1 has n7, b on n1 has none)" + events},
 
 		"pods not ready": {with(services, unready, aPod("d", "n1", crash), aPod("c", "n1", crash),
 			aPod("b", "n1", notReady(running)), aPod("a", "n1", crash), aPod("e", "n1", crash)), PodsNotReady, Down,
