@@ -23,8 +23,7 @@ import (
 // Input holds what findings are made from: one LocalService, and the objects that may be a part of it.
 type Input struct {
 	LocalService *v1alpha1.LocalService
-	// Nodes lists those of the cluster.
-	Nodes []*corev1.Node
+	Nodes        []*corev1.Node
 	// AllNodes is false if Nodes is empty because the user may not list them.
 	AllNodes bool
 	// Services, EndpointSlices and Pods are those of the namespace, those of others included.
@@ -35,14 +34,12 @@ type Input struct {
 	Around Around
 	// Controller holds what the Lease of the controller shows.
 	Controller Controller
-	// Now is the time.
-	Now time.Time
+	Now        time.Time
 	// Stable has texts name times rather than ages, so that they stay the same until something changes.
 	Stable bool
 	// Kubectl is the command that texts name, with the flags that choose the cluster.
-	Kubectl string
-	// ClusterDomain is the domain of the cluster's DNS.
-	ClusterDomain string
+	Kubectl       string
+	ClusterDomain string // of DNS
 }
 
 // facts holds what is known about a LocalService, by subject. Of the Input, Services, EndpointSlices and Pods are only

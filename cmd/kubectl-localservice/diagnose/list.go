@@ -103,12 +103,7 @@ type Finding struct {
 }
 
 // CauseAbout returns the cause of a finding, and what it is about.
-func (f *Finding) CauseAbout() string {
-	if f.About == "" {
-		return f.Cause
-	}
-	return f.Cause + " (" + f.About + ")"
-}
+func (f *Finding) CauseAbout() string { return withNote(f.Cause, f.About) }
 
 // Reason says, in a word for scripts, why nothing answers under a name, or less than should.
 type Reason string

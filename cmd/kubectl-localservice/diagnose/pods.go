@@ -60,7 +60,6 @@ const (
 	itsEvents = "describe pod"
 )
 
-// addPods adds the pods of a LocalService.
 func addPods(f *facts) {
 	f.pods, f.strays = map[string][]*pod{}, map[string][]*pod{}
 	tolerations := sets.Set[corev1.Toleration]{}
@@ -111,10 +110,7 @@ func podOf(object *corev1.Pod, f *facts) *pod {
 			p.cause, p.note = "its node "+nodeName+" is NotReady", since(unreadiness(node).LastTransitionTime, f.agesAt)
 		}
 	}
-	p.Message = p.cause
-	if p.note != "" {
-		p.Message += " (" + p.note + ")"
-	}
+	p.Message = withNote(p.cause, p.note)
 	return p
 }
 
@@ -236,7 +232,6 @@ func whyNotRunning(p *corev1.Pod, c *corev1.ContainerStatus, isInit bool, f *fac
 	return t
 }
 
-// specOf returns the specification of a container.
 func specOf(p *corev1.Pod, name string) *corev1.Container {
 	for _, containers := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 		for i := range containers {

@@ -52,6 +52,14 @@ func numbered(port int32, protocol corev1.Protocol) string {
 	return fmt.Sprintf("%d/%s", port, cmp.Or(protocol, corev1.ProtocolTCP))
 }
 
+// withNote adds a note to a text, if there is one.
+func withNote(text, note string) string {
+	if note == "" {
+		return text
+	}
+	return text + " (" + note + ")"
+}
+
 func nameIn(service, hostname string) string {
 	if hostname == "" {
 		return service
