@@ -73,17 +73,10 @@ func (s *Server) Publish(m *Matrix) {
 	s.changed = make(chan struct{})
 }
 
-func (s *Server) current() (*Matrix, <-chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.matrix, s.changed
-}
-
 // Run serves until ctx is done.
 func (s *Server) Run(ctx context.Context) error {
 	server := &http.Server{Handler: s.Handler(), ReadHeaderTimeout: 10 * time.Second}
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // The streams never end by themselves.
-	defer stop()
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })() // The streams never end by themselves.
 	if err := server.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve the page at %s: %w", s.listener.Addr(), err)
 	}
@@ -92,10 +85,7 @@ func (s *Server) Run(ctx context.Context) error {
 
 // Handler answers the requests.
 func (s *Server) Handler() http.Handler {
-	files, err := fs.Sub(page, "page")
-	if err != nil {
-		panic(err) // The folder is in the binary.
-	}
+	files, _ := fs.Sub(page, "page") // The folder is in the binary.
 	mux := http.NewServeMux()
 	mux.Handle("GET /", http.FileServerFS(files))
 	mux.HandleFunc("GET /events", s.authorized(s.serveEvents))
@@ -134,28 +124,22 @@ func (s *Server) authorized(handle http.HandlerFunc) http.HandlerFunc {
 func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	stream := http.NewResponseController(w)
-	send := func(u Update) error {
-		data, err := json.Marshal(u)
-		if err != nil {
-			return err
-		}
-		_, err = fmt.Fprintf(w, "data: %s\n\n", data)
-		return err
+	send := func(u Update) {
+		data, _ := json.Marshal(u) // It has only types with a JSON form.
+		_, _ = fmt.Fprintf(w, "data: %s\n\n", data)
 	}
 	sent := &Matrix{}
-	if send(Update{Reset: &s.scope, Status: &Status{Problems: []string{}}}) != nil {
-		return
-	}
+	send(Update{Reset: &s.scope, Status: &Status{Problems: []string{}}})
 	for {
-		matrix, changed := s.current()
+		s.mu.Lock()
+		matrix, changed := s.matrix, s.changed
+		s.mu.Unlock()
 		for _, update := range Updates(sent, matrix) {
-			if send(update) != nil {
-				return // The page is closed.
-			}
+			send(update)
 		}
 		sent = matrix
-		if stream.Flush() != nil {
-			return
+		if stream.Flush() != nil { // It reports what failed before, too.
+			return // The page is closed.
 		}
 		select {
 		case <-r.Context().Done():
