@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"reflect"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -174,8 +173,8 @@ const (
 
 // newNode returns a node about which nothing is known. Its lists are [] in JSON, not null.
 func newNode(node, hostname string) *Node {
-	return &Node{Node: node, Hostname: hostname, Addresses: []string{}, DNSAddresses: []string{}, Ports: []corev1.ServicePort{},
-		LoadBalancer: []string{}, Pods: []Pod{}, Finding: Finding{State: Healthy}}
+	return &Node{Node: node, Hostname: hostname, Addresses: []string{}, DNSAddresses: []string{},
+		Ports: []corev1.ServicePort{}, LoadBalancer: []string{}, Pods: []Pod{}, Finding: Finding{State: Healthy}}
 }
 
 // Nodes returns the state of every name of a LocalService.
@@ -209,7 +208,7 @@ func Nodes(in Input) *NodeList {
 		}
 		list.Items = append(list.Items, n.Node)
 	}
-	list.Message = strings.Join(messagesOf(f), "\n")
+	list.Message = messageOf(f)
 	list.Controller = whyNotActed(f, isAnyLate)
 	return list
 }

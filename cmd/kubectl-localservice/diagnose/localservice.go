@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/words"
 )
 
 // Around holds what there is instead of the pods of a LocalService that has none.
@@ -29,19 +30,14 @@ type Workload struct {
 	Replicas   int32
 }
 
-// messagesOf returns what concerns a LocalService as a whole.
-func messagesOf(f *facts) (messages []string) {
+// messageOf returns what concerns a LocalService as a whole, a line for each cause.
+func messageOf(f *facts) string {
 	if isUnobserved(f.LocalService) && !f.Controller.Stopped {
-		return nil // Soon there is more to say.
+		return "" // Soon there is more to say.
 	}
 	// Nobody is sent to a port that no container declares.
 	ports := cmp.Or(undeclaredPorts(f), sentence(plan.TranslatedPorts(f.LocalService, f.portNumbers)))
-	for _, message := range []string{whyNoPods(f), ports} {
-		if message != "" {
-			messages = append(messages, message)
-		}
-	}
-	return messages
+	return words.Join("\n", whyNoPods(f), ports)
 }
 
 // whyNoPods says why no pod has the labels of the selector, as far as what is around shows.

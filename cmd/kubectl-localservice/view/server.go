@@ -126,7 +126,7 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 	stream := http.NewResponseController(w)
 	send := func(u Update) {
 		data, _ := json.Marshal(u) // It has only types with a JSON form.
-		_, _ = fmt.Fprintf(w, "data: %s\n\n", data)
+		fmt.Fprintf(w, "data: %s\n\n", data)
 	}
 	sent := &Matrix{}
 	send(Update{Reset: &s.scope, Status: &Status{Problems: []string{}}})
