@@ -108,7 +108,7 @@ func newFacts(in Input) *facts {
 		f.services[s.Name] = s
 	}
 	f.nodeLabelKey = nodeLabelKey(ls, f.Services)
-	if ls.Status.ObservedGeneration >= ls.Generation && f.ready.Status == metav1.ConditionFalse &&
+	if !isUnobserved(ls) && f.ready.Status == metav1.ConditionFalse &&
 		slices.Contains(unwritten, f.ready.Reason) {
 		f.refusal = f.ready.Message
 	}
@@ -122,19 +122,14 @@ func newFacts(in Input) *facts {
 	f.names = namesOf(f)
 	for _, n := range f.names {
 		slices.SortFunc(n.pods, func(a, b *pod) int { return cmp.Compare(a.Name, b.Name) }) // of all nodes of a group
-		sortOut(n)
+		here := only(n.pods, func(p *pod) bool { return p.runs && !p.isLabelled })
+		n.mislabelled = append(here, n.strays[naming.NodeLabelValue(n.Node.Node)]...)
+		n.unready = only(n.pods, func(p *pod) bool { return p.runs && !p.Ready })
+		n.terminating = only(n.pods, func(p *pod) bool { return !p.runs && !p.ended })
 		addService(n)
 		addPublished(n)
 	}
 	return f
-}
-
-// sortOut adds to a name in which state its pods are.
-func sortOut(n *name) {
-	here := only(n.pods, func(p *pod) bool { return p.runs && !p.isLabelled })
-	n.mislabelled = append(here, n.strays[naming.NodeLabelValue(n.Node.Node)]...)
-	n.unready = only(n.pods, func(p *pod) bool { return p.runs && !p.Ready })
-	n.terminating = only(n.pods, func(p *pod) bool { return !p.runs && !p.ended })
 }
 
 // unwritten lists the reasons of Ready while something is not written yet.
