@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
@@ -145,9 +144,8 @@ func whyNotReady(p *corev1.Pod, containers []corev1.ContainerStatus, f *facts) t
 func whyContainerNotReady(p *corev1.Pod, containers []corev1.ContainerStatus, isReady bool, f *facts) trouble {
 	inits := len(p.Status.InitContainerStatuses)
 	in := func(i int, t trouble) trouble {
-		// Kubelets write these names, and the API server accepts anything: commands to copy have this one.
-		if len(containers) > 1 && len(content.IsDNS1123Label(containers[i].Name)) == 0 {
-			t.container = containers[i].Name
+		if len(containers) > 1 { // A status may have any name, and commands to copy have this one.
+			t.container = specOf(p, containers[i].Name).Name
 		}
 		switch {
 		case i < inits:

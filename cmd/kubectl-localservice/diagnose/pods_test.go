@@ -172,7 +172,7 @@ func TestLog(t *testing.T) {
 		log         string
 		act         string
 	}{
-		"of no valid name":       {"x; rm", ended, corev1.ContainerState{}, 0, LogCurrent, "see kubectl logs -n default a"},
+		"of a name that is not in the specification": {"x; rm", ended, corev1.ContainerState{}, 0, LogCurrent, "see kubectl logs -n default a"},
 		"never ran":              {"app", waiting("ContainerCreating"), corev1.ContainerState{}, 0, "", events},
 		"no such program":        {"app", waiting("CrashLoopBackOff"), noProgram, 2, "", ""},
 		"has ended once":         {"app", ended, corev1.ContainerState{}, 0, LogCurrent, logs},
@@ -181,6 +181,7 @@ func TestLog(t *testing.T) {
 		"runs, and is not ready": {"app", running, ended, 3, LogCurrent, events},
 	} {
 		pod := aPod("a", "n1", notReady(c.state), func(p *corev1.Pod) {
+			p.Spec.Containers = []corev1.Container{{Name: "app"}}
 			s := &p.Status.ContainerStatuses[0]
 			s.Name, s.LastTerminationState, s.RestartCount = c.container, c.last, c.restarts
 			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{Name: "sidecar"})
