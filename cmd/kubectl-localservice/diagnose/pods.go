@@ -38,7 +38,7 @@ type trouble struct {
 	cause, note string
 	// more is the command of kubectl that says more: itsLog or itsEvents; "" if there is no more to say.
 	more string
-	// log is that of the container which is about this, "" if it has not run.
+	// log is that of the container that this is about, "" if it has not run.
 	log string
 	// container is the one that this is about, "" for none, or if the pod has only one.
 	container string
@@ -123,7 +123,7 @@ func whyNotReady(p *corev1.Pod, containers []corev1.ContainerStatus, f *facts) t
 	switch {
 	case p.Status.Phase == corev1.PodSucceeded, p.Status.Phase == corev1.PodFailed:
 		word := cmp.Or(p.Status.Reason, string(p.Status.Phase)) // Evicted
-		return trouble{word: word, cause: own(word), note: own(p.Status.Message)}
+		return trouble{word: word, cause: own(word), note: own(p.Status.Message), log: LogCurrent}
 	case p.DeletionTimestamp != nil:
 		return trouble{word: terminates, cause: terminates}
 	}
