@@ -190,7 +190,7 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 		}
 		// Turns in the middle record no event. A turn that gives up does, because the next turn may write nothing.
 		// Until the cache has observed the last status, it cannot show that this turn is not the first.
-		isMiddle := status.IsMiddle(ls, outcome) || outcome.More &&
+		isMiddle := status.IsMiddle(ls, p, outcome) || outcome.More &&
 			c.Observed.Wait(key, c.Caches.LocalServices, cache.StatusTimeout) > 0
 		if outcome.GaveUp || !isMiddle {
 			c.Record(ls, corev1.EventTypeNormal, eventServicesWritten, summary)

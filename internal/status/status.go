@@ -51,11 +51,11 @@ func IsWriting(ls *v1alpha1.LocalService) bool {
 }
 
 // IsMiddle reports whether a turn is neither the first nor the last for this spec: another turn follows, and the
-// status of the LocalService already reports that something is written.
-func IsMiddle(ls *v1alpha1.LocalService, outcome *plan.Outcome) bool {
+// status of the LocalService already reports the reason.
+func IsMiddle(ls *v1alpha1.LocalService, p *plan.Plan, outcome *plan.Outcome) bool {
 	before := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionProgressing)
 	return outcome.More && before != nil && before.ObservedGeneration == ls.Generation &&
-		before.Status == metav1.ConditionTrue
+		before.Status == metav1.ConditionTrue && before.Reason == reportOf(p, outcome).progressing("").Reason
 }
 
 // isUnpublished reports whether Kubernetes has not yet published the pods to which mode Hostnames gives names.
