@@ -64,9 +64,9 @@ func (c *hostnamesController) add(namespace, name string, delay time.Duration) {
 
 // serviceChanged enqueues the EndpointSlices in the namespace of a Service of mode Hostnames, which belongs to no
 // node.
-func (c *hostnamesController) serviceChanged(before, after *cache.Service) {
-	for _, service := range []*cache.Service{before, after} {
-		if service != nil && service.Controller().Kind == v1alpha1.Kind && service.Node() == "" {
+func (c *hostnamesController) serviceChanged(before, after *plan.Service) {
+	for _, service := range []*plan.Service{before, after} {
+		if service != nil && service.Controller.Value().Kind == v1alpha1.Kind && service.Node.Value() == "" {
 			c.loop.AddAfter(reconcile.AllIn(service.GetNamespace()), reconcile.BatchPeriod)
 		}
 	}

@@ -29,7 +29,7 @@ var hostnamesMode = objects.HostnamesMode
 
 // sourceSlice returns an EndpointSlice of the Source with a pod on each node, ready unless its name ends in !.
 func sourceSlice(source *corev1.Service, suffix string, nodes ...string) *discoveryv1.EndpointSlice {
-	slice := objects.SourceSlice(source, sourceName+"-"+suffix, nodes...)
+	slice := objects.SourceSlice(source.Name, source.UID, sourceName+"-"+suffix, nodes...)
 	maps.Copy(slice.Labels, source.Labels)
 	return slice
 }

@@ -92,14 +92,12 @@ func (c *localServiceController) nodeChanged(before, after *cache.Node) {
 
 // serviceChanged enqueues the LocalServices that control the Service or want its name. If a LocalService controls a
 // new Service, most likely a sync has created it, so only numbers change.
-func (c *localServiceController) serviceChanged(before, after *cache.Service) {
+func (c *localServiceController) serviceChanged(before, after *plan.Service) {
 	delay := reconcile.BatchPeriod
-	if before == nil {
-		if owner := after.Controller(); owner.IsLocalService() {
-			delay = writer.NumbersInterval
-		}
+	if before == nil && after.Controller.Value().IsLocalService() {
+		delay = writer.NumbersInterval
 	}
-	for _, service := range []*cache.Service{before, after} {
+	for _, service := range []*plan.Service{before, after} {
 		for _, key := range c.Caches.LocalServicesOf(service) {
 			c.loop.AddAfter(key, delay)
 		}
@@ -144,7 +142,7 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 		c.Observed.Forget(key)
 		return nil // The garbage collector, or the namespace controller, deletes the Services.
 	}
-	owned := c.Caches.Services.Owned(ls)
+	owned := c.Caches.Owned(ls)
 	templates, err := plan.NewTemplates(ls, c.Options.NodeLabelKey, c.Caches.Nodes.Labels())
 	if err = cmp.Or(err, plan.CheckMode(ls, owned)); err != nil {
 		later, err := c.statuses.Write(ctx, ls, status.OfInvalid(ls, err), false)
@@ -158,14 +156,14 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 
 // plan computes the plan of a LocalService from the caches.
 func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.Templates,
-	owned map[string]plan.Service) plan.Plan {
+	owned map[string]*plan.Service) plan.Plan {
 	names := c.Caches.Names(ls, c.Options.NodeLabelKey)
 	names.Slices = c.Caches.HostnameSlicesOf(cache.KeyOf(ls))
 	p := plan.Compute(plan.Input{
 		Templates:  templates,
 		Nodes:      c.Caches.Nodes.Selected(ls),
 		Owned:      owned,
-		Lookup:     func(name string) plan.Service { return c.Caches.Services.Lookup(ls.Namespace, name) },
+		Lookup:     func(name string) *plan.Service { return c.Caches.Services.Get(ls.Namespace, name) },
 		NodeExists: func(node string) bool { return c.Caches.Nodes.Get("", node) != nil },
 		Ready:      c.Caches.ReadyServices(ls),
 		Names:      names,

@@ -13,7 +13,7 @@ import (
 
 // EndpointSlice keeps the fields that are read from the EndpointSlice of a generated Service.
 type EndpointSlice struct {
-	Identity
+	plan.Identity
 	Service      string                // name of the Service
 	localService unique.Handle[string] // from the label that the slice has from its Service
 	Ready        bool                  // at least one endpoint is ready
@@ -22,7 +22,7 @@ type EndpointSlice struct {
 
 func trimEndpointSlice(full *discoveryv1.EndpointSlice) (*EndpointSlice, error) {
 	return &EndpointSlice{
-		Identity:     identityOf(full),
+		Identity:     plan.IdentityOf(full),
 		Service:      full.Labels[discoveryv1.LabelServiceName],
 		localService: unique.Make(full.Labels[v1alpha1.OwnerLabelKey]),
 		Ready: slices.ContainsFunc(full.Endpoints, func(e discoveryv1.Endpoint) bool {
@@ -37,9 +37,9 @@ func (s *EndpointSlice) LocalService() types.NamespacedName {
 	return types.NamespacedName{Namespace: s.GetNamespace(), Name: s.localService.Value()}
 }
 
-// same reports whether two states differ only in the resource version.
-func (s *EndpointSlice) same(other *EndpointSlice) bool {
-	a, b := *s, *other
-	a.resourceVersion, b.resourceVersion = "", ""
-	return a == b
+// Same reports whether two states differ only in the resource version.
+func (s *EndpointSlice) Same(other *EndpointSlice) bool {
+	a := *s
+	a.Identity = other.Identity
+	return a == *other
 }

@@ -12,7 +12,11 @@ import (
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
+
+const nodeLabelKey = v1alpha1.DefaultNodeLabelKey
 
 // newCaches returns caches that watch nothing. The test fills them.
 func newCaches(t *testing.T, namespaces ...string) *Caches {

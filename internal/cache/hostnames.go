@@ -18,7 +18,7 @@ import (
 // HostnameSlice keeps the fields that are read from an EndpointSlice that mode Hostnames copies, or from a copy. It is
 // a plan.EndpointSlice.
 type HostnameSlice struct {
-	Identity
+	plan.Identity
 	uid          types.UID
 	controller   unique.Handle[plan.Controller]
 	manager      unique.Handle[string]
@@ -35,7 +35,7 @@ func trimHostnameSlice(full *discoveryv1.EndpointSlice) (*HostnameSlice, error) 
 	controller := plan.ControllerOf(full)
 	manager := full.Labels[discoveryv1.LabelManagedBy]
 	s := &HostnameSlice{
-		Identity:     identityOf(full),
+		Identity:     plan.IdentityOf(full),
 		uid:          full.UID,
 		controller:   unique.Make(controller),
 		manager:      unique.Make(manager),
@@ -125,8 +125,8 @@ func pack(full *discoveryv1.EndpointSlice) string {
 	return strings.Clone(packed.String()) // Clone drops the spare capacity.
 }
 
-// same reports whether two states differ only in the resource version.
-func (s *HostnameSlice) same(other *HostnameSlice) bool {
+// Same reports whether two states differ only in the resource version.
+func (s *HostnameSlice) Same(other *HostnameSlice) bool {
 	return s.uid == other.uid && s.controller == other.controller && s.manager == other.manager &&
 		s.localService == other.localService && s.labels == other.labels && s.applied == other.applied &&
 		s.sum.Same(other.sum)

@@ -65,7 +65,7 @@ func TestHostnameSlice(t *testing.T) {
 	} {
 		edited := full.DeepCopy()
 		c.edit(edited)
-		if got := trim(edited).same(source); got != c.same {
+		if got := trim(edited).Same(source); got != c.same {
 			t.Errorf("another %s: same %v, want %v", name, got, c.same)
 		}
 	}

@@ -36,7 +36,7 @@ var scheduledPods = fields.AndSelectors(
 type Caches struct {
 	LocalServices  *Store[*v1alpha1.LocalService]
 	Nodes          *Nodes
-	Services       *Services
+	Services       *Store[*plan.Service]
 	EndpointSlices *Store[*EndpointSlice]
 	HostnameSlices *Store[*HostnameSlice]
 	Pods           *Pods
@@ -98,12 +98,12 @@ func New(o Options) *Caches {
 		LocalServices: newStore(&o, "localservices."+v1alpha1.GroupName, namespaces, localServices, readLocalService,
 			func(ls *v1alpha1.LocalService) (string, bool) { return "", needsLabels(ls) }),
 		Nodes: &Nodes{newStore(&o, "nodes", []string{metav1.NamespaceAll}, nodes, trimNode, nil)},
-		Services: &Services{newStore(&o, "services", namespaces, services,
-			func(full *corev1.Service) (*Service, error) { return trimService(full, o.NodeLabelKey) },
-			func(s *Service) (string, bool) {
-				controller := s.Controller()
+		Services: newStore(&o, "services", namespaces, services,
+			func(full *corev1.Service) (*plan.Service, error) { return plan.FromAPI(full, o.NodeLabelKey), nil },
+			func(s *plan.Service) (string, bool) {
+				controller := s.Controller.Value()
 				return string(controller.UID), controller.IsLocalService()
-			})},
+			}),
 		// EndpointSlices have the labels of their Services, and ours have these.
 		EndpointSlices: newStore(&o, "endpointslices.discovery.k8s.io", namespaces,
 			slices(v1alpha1.OwnerLabelKey+","+o.NodeLabelKey), trimEndpointSlice,
@@ -178,13 +178,13 @@ func hasSynced(caches []runner, namespace string) bool {
 
 // LocalServicesOf returns the keys of the LocalServices that control a Service or may want its name: their own name is
 // the same, or the part before one of its dashes. The Service may be nil, and its LocalService may be gone.
-func (c *Caches) LocalServicesOf(service *Service) (keys []types.NamespacedName) {
+func (c *Caches) LocalServicesOf(service *plan.Service) (keys []types.NamespacedName) {
 	if service == nil {
 		return nil
 	}
 	namespace, name := service.GetNamespace(), service.GetName()
 	add := func(ls string) { keys = append(keys, types.NamespacedName{Namespace: namespace, Name: ls}) }
-	if controller := service.Controller(); controller.IsLocalService() {
+	if controller := service.Controller.Value(); controller.IsLocalService() {
 		add(controller.Name)
 	}
 	// With mode Hostnames, a LocalService has a Service of its own name.
@@ -199,10 +199,20 @@ func (c *Caches) LocalServicesOf(service *Service) (keys []types.NamespacedName)
 	return keys
 }
 
+// Owned returns the Services that a LocalService controls, by name.
+func (c *Caches) Owned(ls *v1alpha1.LocalService) map[string]*plan.Service {
+	objs := c.Services.indexed(ls.Namespace, string(ls.UID))
+	owned := make(map[string]*plan.Service, len(objs))
+	for _, service := range objs {
+		owned[service.GetName()] = service
+	}
+	return owned
+}
+
 // Names returns the names of a LocalService in mode Hostnames, without its EndpointSlices.
 func (c *Caches) Names(ls *v1alpha1.LocalService, nodeLabelKey string) *plan.Names {
 	return plan.NamesOf(ls, nodeLabelKey, c.Nodes.Named(ls), c.Nodes.Labels(),
-		func(name string) plan.Service { return c.Services.Lookup(ls.Namespace, name) })
+		func(name string) *plan.Service { return c.Services.Get(ls.Namespace, name) })
 }
 
 // HostnameSlicesOf returns the EndpointSlices of a LocalService of mode Hostnames, according to their labels, by name.

@@ -12,20 +12,20 @@ import (
 
 // Node keeps the name of a Node, its labels, by which LocalServices select it, and when it was created.
 type Node struct {
-	Identity
+	plan.Identity
 	Labels  Labels
 	created int64 // in Unix seconds
 }
 
 func trimNode(full *metav1.PartialObjectMetadata) (*Node, error) {
-	return &Node{Identity: identityOf(full), Labels: labelsOf(full.Labels), created: full.CreationTimestamp.Unix()}, nil
+	return &Node{Identity: plan.IdentityOf(full), Labels: labelsOf(full.Labels), created: full.CreationTimestamp.Unix()}, nil
 }
 
 // Created returns when the node was created.
 func (n *Node) Created() time.Time { return time.Unix(n.created, 0) }
 
-// same reports whether two states of a Node have the same labels. Heartbeats change other fields.
-func (n *Node) same(other *Node) bool { return n.Labels == other.Labels }
+// Same reports whether two states of a Node have the same labels. Heartbeats change other fields.
+func (n *Node) Same(other *Node) bool { return n.Labels == other.Labels }
 
 // Nodes is the cache of Nodes.
 type Nodes struct{ *Store[*Node] }
@@ -35,7 +35,7 @@ func (n *Nodes) Selected(ls *v1alpha1.LocalService) []string {
 	all := n.in(metav1.NamespaceAll).GetStore().List() // Its length saves most allocations of a plan.
 	names := make([]string, 0, len(all))
 	for _, obj := range all {
-		if node := obj.(*Node); plan.Selects(ls, node.name, node.Labels) {
+		if node := obj.(*Node); plan.Selects(ls, node.GetName(), node.Labels) {
 			names = append(names, node.GetName())
 		}
 	}

@@ -8,12 +8,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
 // Pod keeps the fields of a Pod that are read, in a hundredth of the memory.
 type Pod struct {
-	Identity
+	plan.Identity
 	node       unique.Handle[string] // spec.nodeName
 	unlabelled *unlabelled           // nothing while the node label is right, as it is for most pods
 }
@@ -31,7 +32,7 @@ type unlabelled struct {
 var nothing = &unlabelled{labels: unique.Make(Labels(""))}
 
 func trimPod(full *corev1.Pod, nodeLabelKey string) (*Pod, error) {
-	p := &Pod{Identity: identityOf(full), node: unique.Make(full.Spec.NodeName), unlabelled: nothing}
+	p := &Pod{Identity: plan.IdentityOf(full), node: unique.Make(full.Spec.NodeName), unlabelled: nothing}
 	value, exists := full.Labels[nodeLabelKey]
 	if full.Spec.NodeName != "" && value == naming.NodeLabelValue(full.Spec.NodeName) {
 		return p, nil
@@ -74,8 +75,8 @@ func (p *Pod) Controller() *metav1.OwnerReference { return p.unlabelled.controll
 // GetUID returns the UID of a pod whose node label is not right.
 func (p *Pod) GetUID() types.UID { return p.unlabelled.uid }
 
-// same reports whether two states differ only in the resource version. Kubelets change other fields all the time.
-func (p *Pod) same(other *Pod) bool {
+// Same reports whether two states differ only in the resource version. Kubelets change other fields all the time.
+func (p *Pod) Same(other *Pod) bool {
 	return p.node == other.node && p.Labelled() == other.Labelled() &&
 		p.GetUID() == other.GetUID() && p.unlabelled.labels == other.unlabelled.labels
 }

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
@@ -15,14 +16,18 @@ import (
 // whatever their names, and as the cache has them now.
 func TestOwned(t *testing.T) {
 	c := newCaches(t)
-	of := func(uid types.UID, namespace, node string) *Service {
-		return trimmed(t, wholeOf(t, objects.LocalService(func(ls *v1alpha1.LocalService) {
+	of := func(uid types.UID, namespace, node string) *plan.Service {
+		templates, err := plan.NewTemplates(objects.LocalService(func(ls *v1alpha1.LocalService) {
 			ls.UID, ls.Namespace = uid, namespace
-		}), node))
+		}), nodeLabelKey, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return plan.FromAPI(templates[0].Service(node), nodeLabelKey)
 	}
 	expect := func(when string, want ...string) {
 		t.Helper()
-		owned := c.Services.Owned(objects.LocalService())
+		owned := c.Owned(objects.LocalService())
 		for name, service := range owned {
 			if name != service.GetName() || service.GetNamespace() != "default" {
 				t.Errorf("%s: %s/%s under the name %s", when, service.GetNamespace(), service.GetName(), name)
@@ -33,11 +38,11 @@ func TestOwned(t *testing.T) {
 		}
 	}
 	expect("empty")
-	show(t, c.Services.Store, of("uid-demo", "default", "a"), of("uid-demo", "default", "b"),
-		of("uid-demo", "other", "c"), of("earlier", "default", "d"), trimmed(t, objects.ForeignService("demo-e")))
+	show(t, c.Services, of("uid-demo", "default", "a"), of("uid-demo", "default", "b"),
+		of("uid-demo", "other", "c"), of("earlier", "default", "d"), plan.FromAPI(objects.ForeignService("demo-e"), nodeLabelKey))
 	expect("several LocalServices", "demo-a", "demo-b")
-	show(t, c.Services.Store, of("another", "default", "a"), of("uid-demo", "default", "d"))
+	show(t, c.Services, of("another", "default", "a"), of("uid-demo", "default", "d"))
 	expect("two have another controller", "demo-b", "demo-d")
-	hide(t, c.Services.Store, of("uid-demo", "default", "b"))
+	hide(t, c.Services, of("uid-demo", "default", "b"))
 	expect("one is deleted", "demo-d")
 }

@@ -138,14 +138,14 @@ func (s *Store[T]) lastSyncedVersion(namespace string) string {
 }
 
 // OnChange calls changed after each change of an object: before is nil if it is new, after is nil if it is gone. If T
-// has a method same, changes that affect no kept field are left out: heartbeats must not cause work. changed must not
+// has a method Same, changes that affect no kept field are left out: heartbeats must not cause work. changed must not
 // block.
 func (s *Store[T]) OnChange(changed func(before, after T)) {
 	var none T
 	handler := cache.TypedResourceEventHandlerFuncs[T]{
 		AddFunc: func(obj T) { changed(none, obj) },
 		UpdateFunc: func(before, after T) {
-			if kept, ok := any(before).(interface{ same(T) bool }); !ok || !kept.same(after) {
+			if kept, ok := any(before).(interface{ Same(T) bool }); !ok || !kept.Same(after) {
 				changed(before, after)
 			}
 		},

@@ -26,8 +26,8 @@ func byName(all ...apiSlice) map[string]EndpointSlice {
 }
 
 // sourceSlice returns an EndpointSlice as Kubernetes creates it for the Source, with a ready pod on each node.
-func sourceSlice(source Service, name string, nodes ...string) apiSlice {
-	return fromAPI(objects.SourceSlice(source, name, nodes...))
+func sourceSlice(source *Service, name string, nodes ...string) apiSlice {
+	return fromAPI(objects.SourceSlice(source.GetName(), source.UID, name, nodes...))
 }
 
 // copies returns what makes the copy of an EndpointSlice, edited.
@@ -181,7 +181,7 @@ func TestCopy(t *testing.T) {
 			"endpointslice.kubernetes.io/managed-by": "local-service-controller.localservice.dev", "owner": "demo",
 			"localservice.dev/hostnames": "published"},
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: "demo",
-			UID: published.GetUID(), Controller: new(true), BlockOwnerDeletion: new(true)}}}
+			UID: published.UID, Controller: new(true), BlockOwnerDeletion: new(true)}}}
 	want.Endpoints = want.Endpoints[:1]
 	want.Endpoints[0].Hostname = new("1")
 	if diff := cmp.Diff(want, got) + cmp.Diff(before, s.EndpointSlice); diff != "" {
@@ -195,7 +195,7 @@ func publishing(t *testing.T, ls *v1alpha1.LocalService, nodes ...string) Input 
 	ts := templates(t, ls)
 	in := newCluster(existing(t, ls, nil)...).input(ts[0], nodes...)
 	in.Templates = ts
-	in.Names = NamesOf(ls, nodeLabelKey, objects.Named, nil, func(name string) Service { return in.Owned[name] })
+	in.Names = NamesOf(ls, nodeLabelKey, objects.Named, nil, func(name string) *Service { return in.Owned[name] })
 	source := sourceSlice(in.Names.Source, "s1", nodes...)
 	in.Names.Slices = byName(source, copies(in.Names)(source))
 	return in

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"unique"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -48,7 +49,7 @@ func newCluster(services ...*corev1.Service) cluster {
 }
 
 func (c cluster) input(t *Template, nodes ...string) Input {
-	owned, all := map[string]Service{}, map[string]Service{}
+	owned, all := map[string]*Service{}, map[string]*Service{}
 	for name, s := range c {
 		all[name] = kept(s)
 		if holder(t, s, "") == Ours {
@@ -56,7 +57,7 @@ func (c cluster) input(t *Template, nodes ...string) Input {
 		}
 	}
 	return Input{Templates: Templates{t}, Nodes: nodes, Owned: owned,
-		Lookup: func(name string) Service { return all[name] },
+		Lookup: func(name string) *Service { return all[name] },
 		Names:  NewNames(t.owner, objects.Named, nil)}
 }
 
@@ -78,7 +79,7 @@ func existing(t *testing.T, ls *v1alpha1.LocalService, nodes []string, edit ...f
 }
 
 // kept is an existing Service that is not changed.
-func kept(service *corev1.Service) Service {
+func kept(service *corev1.Service) *Service {
 	if service == nil {
 		return nil
 	}
@@ -123,6 +124,6 @@ func specNames() []string { return slices.Sorted(maps.Keys(specs)) }
 
 // actionOn returns the action of a template for the Service of a node.
 func actionOn(t *Template, live *corev1.Service, node string) Action {
-	c := comparison{t, map[SharedContent]Action{}}
+	c := comparison{t, map[unique.Handle[string]]Action{}}
 	return c.of(kept(live), node)
 }

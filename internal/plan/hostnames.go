@@ -28,7 +28,7 @@ type Names struct {
 	labels       NodeLabels
 	// Source and Published hold the two Services of mode Hostnames; nil if the LocalService does not control the
 	// Service. Unless both exist, nothing is published.
-	Source, Published Service
+	Source, Published *Service
 	// Slices holds the EndpointSlices that name the LocalService in their labels, by name.
 	Slices map[string]EndpointSlice
 }
@@ -42,8 +42,8 @@ func NewNames(ls *v1alpha1.LocalService, isNamed func(node string) bool, labels 
 
 // NamesOf returns the Names of a LocalService, even if nothing is published. lookup returns the Service with a name.
 func NamesOf(ls *v1alpha1.LocalService, nodeLabelKey string, isNamed func(node string) bool, labels NodeLabels,
-	lookup func(name string) Service) *Names {
-	ours := func(purpose Purpose) Service {
+	lookup func(name string) *Service) *Names {
+	ours := func(purpose Purpose) *Service {
 		service := lookup(ServiceName(ls.Name, purpose, ""))
 		if HolderOf(ls, purpose, "", nodeLabelKey, service) != Ours {
 			return nil
@@ -141,7 +141,7 @@ func (n *Names) Copies() Copies {
 		switch {
 		case n.IsSource(slice):
 			out.Sources++
-		case IsCopy(slice, n.Published.GetUID()):
+		case IsCopy(slice, n.Published.UID):
 			out.ready.Insert(slice.ReadyHostnames()...)
 		}
 	}
@@ -168,7 +168,7 @@ func (n *Names) Change(name string) (change CopyChange) {
 // DeletesAfter returns how long the deletion of an EndpointSlice has to wait, because all copies must be in place
 // first; 0 if it need not wait.
 func (n *Names) DeletesAfter(now time.Time) time.Duration {
-	if left := n.Source.Created().Add(sourceSettles).Sub(now); left > 0 {
+	if left := time.Unix(n.Source.created, 0).Add(sourceSettles).Sub(now); left > 0 {
 		return min(left, sourceSettles)
 	}
 	if copies := n.Copies(); copies.Sources == 0 || copies.Count(Delete) < len(copies.Changes) {
@@ -179,7 +179,7 @@ func (n *Names) DeletesAfter(now time.Time) time.Duration {
 
 // IsSource reports whether Kubernetes has published pods of the Source in an EndpointSlice.
 func (n *Names) IsSource(slice EndpointSlice) bool {
-	return slice.Manager() == KubernetesSliceManager && slice.Controller().UID == n.Source.GetUID()
+	return slice.Manager() == KubernetesSliceManager && slice.Controller().UID == n.Source.UID
 }
 
 // copyOf returns what to do about the copy of a source.
@@ -190,7 +190,7 @@ func (n *Names) copyOf(name string, source EndpointSlice) (change CopyChange) {
 	switch {
 	case change.Current == nil:
 		change.Action = Create
-	case !IsCopy(change.Current, n.Published.GetUID()):
+	case !IsCopy(change.Current, n.Published.UID):
 		change.Action = Wait // It belongs to a deleted Service, and is deleted with that, or to somebody else.
 	case change.Current.Sum().Same(want) && n.hasMetadata(change.Current):
 	default:
@@ -203,8 +203,8 @@ func (n *Names) copyOf(name string, source EndpointSlice) (change CopyChange) {
 // selector that somebody set on the Published Service, once the selector is gone. An EndpointSlice of another manager
 // is never changed or deleted, even if our Service controls it.
 func (n *Names) mayDelete(slice EndpointSlice) bool {
-	return IsCopy(slice, n.Published.GetUID()) || slice.Manager() == KubernetesSliceManager &&
-		slice.Controller().UID == n.Published.GetUID() && len(n.Published.Content().Get().Spec.Selector) == 0
+	return IsCopy(slice, n.Published.UID) || slice.Manager() == KubernetesSliceManager &&
+		slice.Controller().UID == n.Published.UID && len(n.Published.Content().Spec.Selector) == 0
 }
 
 // sum returns the sum that a copy of endpoints has.
@@ -264,7 +264,7 @@ func (n *Names) Copy(change *CopyChange) *discoveryv1.EndpointSlice {
 	out.ObjectMeta = metav1.ObjectMeta{
 		Name: change.Name, Namespace: ls.Namespace, Labels: copyLabels(ls), Annotations: copyAnnotations(ls),
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(
-			&metav1.ObjectMeta{Name: n.Published.GetName(), UID: n.Published.GetUID()},
+			&metav1.ObjectMeta{Name: n.Published.GetName(), UID: n.Published.UID},
 			corev1.SchemeGroupVersion.WithKind("Service"))},
 	}
 	if change.Current != nil {
@@ -307,7 +307,7 @@ func copyAnnotations(ls *v1alpha1.LocalService) map[string]string {
 // hasMetadata reports whether a copy has the right controller, labels and annotations.
 func (n *Names) hasMetadata(slice EndpointSlice) bool {
 	labels, applied := slice.Metadata()
-	return slice.Controller().UID == n.Published.GetUID() &&
+	return slice.Controller().UID == n.Published.UID &&
 		applied == copyAnnotations(n.localService)[v1alpha1.AppliedMetadataAnnotationKey] &&
 		subset(copyLabels(n.localService), labels)
 }

@@ -5,6 +5,7 @@ package plan
 import (
 	"cmp"
 	"slices"
+	"unique"
 )
 
 // Action names what a plan does about one Service.
@@ -39,7 +40,7 @@ type Change struct {
 	// Node is the name of the Service's node, past or present; "" in mode Hostnames.
 	Node string
 	// Current is the Service as the cache has it; nil for Create, and for a Conflict with a Rival.
-	Current Service
+	Current *Service
 	// Rival is the node that has the name, for a Conflict between two nodes; "" for a Conflict with somebody else's
 	// Service.
 	Rival string
@@ -78,9 +79,9 @@ type Input struct {
 	// Nodes lists the names of the selected nodes, each once.
 	Nodes []string
 	// Owned holds the Services that the LocalService controls, by name. Those that are not wanted are deleted.
-	Owned map[string]Service
+	Owned map[string]*Service
 	// Lookup returns the Service with a name that is not in Owned; nil if the name is free.
-	Lookup func(name string) Service
+	Lookup func(name string) *Service
 	// NodeExists reports whether a node exists. It is called only if no node is selected.
 	NodeExists func(node string) bool
 	// Ready holds the names of the Services with a ready endpoint.
@@ -101,7 +102,7 @@ func Compute(in Input) Plan {
 		if plan.SelectsNothing && in.Names.Source == nil && in.Names.Published == nil {
 			break // In mode Hostnames, both Services are created when a node is first selected, and then stay.
 		}
-		c := comparison{template, map[SharedContent]Action{}}
+		c := comparison{template, map[unique.Handle[string]]Action{}}
 		for _, node := range in.Templates.nodes(in.Nodes) {
 			if rivals[node] != "" {
 				continue
@@ -164,9 +165,9 @@ func (p *Plan) deleteUnwanted(in *Input) {
 		}
 	}
 	for name, current := range in.Owned {
-		node := current.Node()
+		node := current.Node.Value()
 		switch {
-		case wanted[name] || current.Terminating():
+		case wanted[name] || current.terminating:
 		case p.SelectsNothing && (node == "" || in.NodeExists(node)):
 			p.Held++
 		default:
@@ -179,28 +180,27 @@ func (p *Plan) deleteUnwanted(in *Input) {
 // comparison compares Services with a template. It compares each Content that they share only once.
 type comparison struct {
 	*Template
-	compared map[SharedContent]Action
+	compared map[unique.Handle[string]]Action // by the encoded Content
 }
 
 // of returns what to do about the current Service of a node; "" if there is nothing to do.
-func (c *comparison) of(current Service, node string) Action {
+func (c *comparison) of(current *Service, node string) Action {
 	holder := HolderOf(c.owner, c.purpose, node, c.nodeLabelKey, current)
 	switch {
 	case holder == Nobody:
 		return Create
 	case holder == Foreign:
 		return Conflict
-	case holder == Predecessor, current.Terminating():
+	case holder == Predecessor, current.terminating:
 		return Wait
 	}
-	content := current.Content()
-	action, isCompared := c.compared[content]
+	action, isCompared := c.compared[current.content]
 	if !isCompared || c.hasVariables {
-		_, action = c.compare(content.Get(), node)
-		c.compared[content] = action
+		_, action = c.compare(current.Content(), node)
+		c.compared[current.content] = action
 	}
 	switch {
-	case action == "" && current.Node() == node, action == Replace:
+	case action == "" && current.Node.Value() == node, action == Replace:
 		return action
 	case holder == Orphan:
 		return Adopt

@@ -4,7 +4,8 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"time"
+	"strings"
+	"unique"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,27 +20,68 @@ import (
 // ownNode stands for the node in the node label and the selector of a Content. No label can have this value.
 const ownNode = "\x00"
 
-// Service provides what a plan reads of an existing Service.
-type Service interface {
-	GetNamespace() string
-	GetName() string
-	GetUID() types.UID
-	GetResourceVersion() string
-	Created() time.Time
-	// Node returns the node that the Service's annotation names; "" if there is none.
-	Node() string
-	// Controller returns the object that controls the Service; the zero value if none does.
-	Controller() Controller
-	Terminating() bool
-	// ClusterIPs returns the addresses that the API server has allocated, or None.
-	ClusterIPs() []string
-	// Content returns everything else. Services for different nodes may have the same.
-	Content() SharedContent
+// Service keeps the fields of an existing Service that plans and counts read, in a tenth of the memory.
+type Service struct {
+	Identity
+
+	UID        types.UID
+	Node       unique.Handle[string] // from the annotation; "" if there is none
+	Controller unique.Handle[Controller]
+
+	clusterIPs  unique.Handle[string] // separated by commas; "None" or "" for none
+	created     int64                 // in seconds since 1970
+	terminating bool
+	content     unique.Handle[string] // a Content as protobuf, stored once for all Services that have it
 }
 
-// SharedContent provides a Content that many Services may share. Two that are == have equal Contents.
-type SharedContent interface {
-	Get() *Content
+// FromAPI keeps only the fields of a Service that are read. Of one that a LocalService neither controls nor may adopt,
+// these are its identity and its controller, to find conflicts.
+func FromAPI(full *corev1.Service, nodeLabelKey string) *Service {
+	controller := ControllerOf(full)
+	s := &Service{
+		Identity:    IdentityOf(full),
+		UID:         full.UID,
+		Node:        unique.Make(""),
+		Controller:  unique.Make(controller),
+		clusterIPs:  unique.Make(""),
+		created:     full.CreationTimestamp.Unix(),
+		terminating: full.DeletionTimestamp != nil,
+		content:     unique.Make(""),
+	}
+	ofOthers := controller != Controller{} && !controller.IsLocalService()
+	if ofOthers || controller == (Controller{}) && full.Labels[v1alpha1.OwnerLabelKey] == "" {
+		return s
+	}
+	s.Node = unique.Make(full.Annotations[v1alpha1.NodeAnnotationKey])
+	s.clusterIPs = unique.Make(cmp.Or(strings.Join(full.Spec.ClusterIPs, ","), full.Spec.ClusterIP))
+	content := ContentOf(full, nodeLabelKey)
+	encoded, err := (&corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Labels: content.Labels, Annotations: content.Annotations,
+			OwnerReferences: content.OwnerReferences},
+		Spec: content.Spec,
+	}).Marshal()
+	if err != nil {
+		panic(err) // It has been decoded.
+	}
+	s.content = unique.Make(string(encoded))
+	return s
+}
+
+// Content decodes what Services for different nodes can have in common. It is empty for Services of others.
+func (s *Service) Content() *Content {
+	var full corev1.Service
+	if err := full.Unmarshal([]byte(s.content.Value())); err != nil {
+		panic(err) // It was encoded by FromAPI.
+	}
+	return &Content{Labels: full.Labels, Annotations: full.Annotations, OwnerReferences: full.OwnerReferences,
+		Spec: full.Spec}
+}
+
+// Same reports whether two states of a Service differ only in the resource version.
+func (s *Service) Same(other *Service) bool {
+	a := *s
+	a.Identity = other.Identity
+	return a == *other
 }
 
 // Content holds what Services for different nodes can have in common: all of a Service except its identity, its
@@ -99,16 +141,17 @@ func replaceValue(m map[string]string, key, from, to string) map[string]string {
 }
 
 // Whole returns a Service as the API server has it, without what no plan reads: times, managed fields and status.
-func Whole(s Service, nodeLabelKey string) *corev1.Service {
-	return s.Content().Get().whole(s, s.Node(), nodeLabelKey)
+func Whole(s *Service, nodeLabelKey string) *corev1.Service {
+	return s.Content().whole(s, s.Node.Value(), nodeLabelKey)
 }
 
 // whole returns an existing Service if it had this Content and node.
-func (c *Content) whole(s Service, node, nodeLabelKey string) *corev1.Service {
+func (c *Content) whole(s *Service, node, nodeLabelKey string) *corev1.Service {
 	whole := c.service(node, nodeLabelKey)
 	whole.Namespace, whole.Name = s.GetNamespace(), s.GetName()
-	whole.UID, whole.ResourceVersion = s.GetUID(), s.GetResourceVersion()
-	if ips := s.ClusterIPs(); len(ips) > 0 {
+	whole.UID, whole.ResourceVersion = s.UID, s.GetResourceVersion()
+	if s.clusterIPs.Value() != "" {
+		ips := strings.Split(s.clusterIPs.Value(), ",")
 		if ptr.Deref(c.Spec.IPFamilyPolicy, "") == corev1.IPFamilyPolicySingleStack {
 			ips = ips[:1]
 		}
@@ -133,30 +176,9 @@ func ControllerOf(object metav1.Object) Controller {
 }
 
 // IsLocalService reports whether the controller is a LocalService.
-func (c *Controller) IsLocalService() bool {
+func (c Controller) IsLocalService() bool {
 	return c.Kind == v1alpha1.Kind && c.APIVersion == v1alpha1.SchemeGroupVersion.String()
 }
-
-// apiService wraps a Service that the API server returned.
-type apiService struct {
-	*corev1.Service
-	content *Content
-}
-
-// FromAPI wraps a Service that the API server returned. The caller must not change it afterwards.
-func FromAPI(service *corev1.Service, nodeLabelKey string) Service {
-	return apiService{service, ContentOf(service, nodeLabelKey)}
-}
-
-func (s apiService) Created() time.Time     { return s.CreationTimestamp.Time }
-func (s apiService) Node() string           { return s.Annotations[v1alpha1.NodeAnnotationKey] }
-func (s apiService) Controller() Controller { return ControllerOf(s.Service) }
-func (s apiService) Terminating() bool      { return s.DeletionTimestamp != nil }
-func (s apiService) Content() SharedContent { return s.content }
-func (s apiService) ClusterIPs() []string   { return s.Spec.ClusterIPs }
-
-// Get returns the Content itself, so that a Content is a SharedContent that is not shared.
-func (c *Content) Get() *Content { return c }
 
 // Holder describes who holds the Service name that a node of a LocalService needs.
 type Holder string
@@ -179,11 +201,11 @@ const (
 // HolderOf reports who holds the name of a LocalService's Service for a purpose. node is "" unless the purpose is
 // ForNode, and service is nil if the name is free. HolderOf relies on the UID in the controller reference, never on a
 // name or label alone, which anybody can write.
-func HolderOf(ls *v1alpha1.LocalService, purpose Purpose, node, nodeLabelKey string, service Service) Holder {
+func HolderOf(ls *v1alpha1.LocalService, purpose Purpose, node, nodeLabelKey string, service *Service) Holder {
 	if service == nil {
 		return Nobody
 	}
-	controller := service.Controller()
+	controller := service.Controller.Value()
 	switch {
 	case service.GetNamespace() != ls.Namespace:
 		return Foreign
@@ -194,12 +216,12 @@ func HolderOf(ls *v1alpha1.LocalService, purpose Purpose, node, nodeLabelKey str
 	case controller != Controller{}:
 		return Foreign
 	}
-	content := service.Content().Get()
+	content := service.Content()
 	has, wants := content.Labels[v1alpha1.HostnamesLabelKey], string(purpose)
 	if purpose == ForNode {
 		has, wants = content.Spec.Selector[nodeLabelKey], naming.NodeLabelValue(node)
 		if has == ownNode {
-			has = naming.NodeLabelValue(service.Node())
+			has = naming.NodeLabelValue(service.Node.Value())
 		}
 	}
 	if content.Labels[v1alpha1.OwnerLabelKey] == ls.Name && has == wants {
@@ -210,7 +232,7 @@ func HolderOf(ls *v1alpha1.LocalService, purpose Purpose, node, nodeLabelKey str
 
 // Description names the controller for people: "LocalService a", "Deployment b (apps/v1)". It escapes the text,
 // because anybody can write anything into an owner reference.
-func (c *Controller) Description() string {
+func (c Controller) Description() string {
 	if c.IsLocalService() {
 		return words.Printable(v1alpha1.Kind + " " + c.Name)
 	}

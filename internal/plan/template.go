@@ -72,7 +72,7 @@ func (t Templates) nodes(selected []string) []string {
 
 // CheckMode returns an error if a LocalService controls a Service of the other mode: its mode was changed, which an
 // older CustomResourceDefinition allows.
-func CheckMode(ls *v1alpha1.LocalService, owned map[string]Service) error {
+func CheckMode(ls *v1alpha1.LocalService, owned map[string]*Service) error {
 	source, published := ServiceName(ls.Name, Source, ""), ServiceName(ls.Name, Published, "")
 	for name := range owned {
 		if (name == source || name == published) != (ls.Spec.Mode == v1alpha1.ModeHostnames) {
@@ -222,7 +222,7 @@ func (t *Template) Service(node string) *corev1.Service {
 
 // Restored returns a deleted Service, ready to be recreated, without addresses and owners that somebody else has
 // chosen: these are not the controller's to set.
-func (t *Template) Restored(service Service) *corev1.Service {
+func (t *Template) Restored(service *Service) *corev1.Service {
 	restored := Whole(service, t.nodeLabelKey)
 	restored.UID, restored.ResourceVersion = "", ""
 	restored.OwnerReferences = t.want.OwnerReferences
@@ -244,9 +244,9 @@ func (t *Template) Mismatches(service *corev1.Service, node string) (fields []st
 }
 
 // IsUnchanged reports whether a Service is the same as before.
-func (t *Template) IsUnchanged(before Service, service *corev1.Service) bool {
-	return before.Node() == service.Annotations[v1alpha1.NodeAnnotationKey] &&
-		equality.Semantic.DeepEqual(before.Content().Get(), ContentOf(service, t.nodeLabelKey))
+func (t *Template) IsUnchanged(before *Service, service *corev1.Service) bool {
+	return before.Node.Value() == service.Annotations[v1alpha1.NodeAnnotationKey] &&
+		equality.Semantic.DeepEqual(before.Content(), ContentOf(service, t.nodeLabelKey))
 }
 
 // compare returns the fields in which a Content differs from the template, and what corrects them: Update, or Replace
@@ -268,7 +268,7 @@ func (t *Template) compare(have *Content, node string) (fields []string, action 
 // Patch returns the JSON merge patch that updates a Service to what its node should have. The patch holds only
 // differences, so that fields set by others survive, and fields that this program's version of the API does not know.
 // It also holds the resource version, so that it never overwrites a change that the cache has not observed.
-func (t *Template) Patch(service Service, node string) ([]byte, error) {
+func (t *Template) Patch(service *Service, node string) ([]byte, error) {
 	live := Whole(service, t.nodeLabelKey)
 	content, want := ContentOf(live.DeepCopy(), t.nodeLabelKey), t.wantFor(node)
 	for _, f := range allFields {

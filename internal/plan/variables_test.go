@@ -58,7 +58,6 @@ func TestVariablesOfOtherNode(t *testing.T) {
 	first, second := stored(tmpl.Service("node1")), stored(tmpl.Service("node2"))
 	second.Annotations["note"] = "node1"
 	in := newCluster(first, second).input(tmpl, "node1", "node2")
-	in.Owned["demo-node2"] = sharing{in.Owned["demo-node2"], in.Owned["demo-node1"].Content()}
 	plan := Compute(in)
 	if diff := cmp.Diff([]string{"Update demo-node2"}, actions(plan)); diff != "" {
 		t.Fatalf("wrong changes (-want +got):\n%s", diff)
@@ -67,15 +66,6 @@ func TestVariablesOfOtherNode(t *testing.T) {
 		t.Errorf("patch %s, want the name of node2", patch)
 	}
 }
-
-// sharing is a Service that shares its Content with another one, as in the cache.
-type sharing struct {
-	Service
-
-	content SharedContent
-}
-
-func (s sharing) Content() SharedContent { return s.content }
 
 // TestNoValue: a label or annotation with a variable for a label that the node lacks is left out, until the node has
 // it, and again when the node has lost it.

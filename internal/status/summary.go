@@ -136,7 +136,7 @@ func firstOf(changes []plan.Change, describe func(*plan.Change) string) string {
 // explains what to do. Deleting a Service with an owner does not help, because the owner, which may be another
 // LocalService, recreates it.
 func summarizeTaken(conflicts []plan.Change) string {
-	isOwned := func(conflict plan.Change) bool { return conflict.Current.Controller() != plan.Controller{} }
+	isOwned := func(conflict plan.Change) bool { return conflict.Current.Controller.Value() != plan.Controller{} }
 	advise := func(them string) string {
 		if slices.ContainsFunc(conflicts, isOwned) {
 			return ". Create this LocalService under another name: deleting a Service does not help, as its owner " +
@@ -148,7 +148,7 @@ func summarizeTaken(conflicts []plan.Change) string {
 	names := firstOf(conflicts, func(conflict *plan.Change) string {
 		owner := "no owner"
 		if isOwned(*conflict) {
-			controller := conflict.Current.Controller()
+			controller := conflict.Current.Controller.Value()
 			owner = "owner: " + words.Cut(controller.Description(), controllerLength)
 		}
 		return fmt.Sprintf("%q (%s)", conflict.Name, owner)
@@ -175,7 +175,7 @@ var verbs = []struct {
 // because groupBy was edited; "" if they do not.
 func Renamed(ls *v1alpha1.LocalService, p *plan.Plan) string {
 	for _, change := range p.Changes[plan.Update] {
-		was, isKnown := change.Current.Content().Get().Annotations[v1alpha1.GroupByAnnotationKey]
+		was, isKnown := change.Current.Content().Annotations[v1alpha1.GroupByAnnotationKey]
 		if isKnown && change.Name == ls.Name && was != ls.Spec.GroupBy {
 			return fmt.Sprintf("; the names change: groupBy was %q, and is %q", was, ls.Spec.GroupBy)
 		}

@@ -91,11 +91,11 @@ func (t *turn) delete(ctx context.Context, change *plan.Change) error {
 
 // remove deletes a Service in the version that the plan has seen: a Service that was changed since may belong to
 // another object. It first checks whether the plan is still wanted, because the previous steps may have taken time.
-func (t *turn) remove(ctx context.Context, current plan.Service) error {
+func (t *turn) remove(ctx context.Context, current *plan.Service) error {
 	if err := t.checkWanted(); err != nil {
 		return err
 	}
-	uid, version := current.GetUID(), current.GetResourceVersion()
+	uid, version := current.UID, current.GetResourceVersion()
 	return t.client().Delete(ctx, current.GetName(),
 		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
 }

@@ -150,7 +150,7 @@ func (s *Slices) checkSourceGone(ctx context.Context, client typeddiscoveryv1.En
 
 // checkSelectsNothing returns an error unless the API server has the same Service, without a selector. While the
 // Service has a selector, Kubernetes recreates its EndpointSlices as often as they are deleted.
-func (s *Slices) checkSelectsNothing(ctx context.Context, service plan.Service) error {
+func (s *Slices) checkSelectsNothing(ctx context.Context, service *plan.Service) error {
 	live, err := s.live(ctx, service)
 	if err == nil && len(live.Spec.Selector) > 0 {
 		err = reconcile.Stale(fmt.Errorf("the Service %s has a selector", service.GetName()))
@@ -161,14 +161,14 @@ func (s *Slices) checkSelectsNothing(ctx context.Context, service plan.Service) 
 // live returns a Service from the API server. It returns a Stale error if the Service differs from the one in the
 // cache, or is being deleted: the garbage collector would delete what belongs to it as often as it is created. It
 // uses a list request, which is permitted anyway.
-func (s *Slices) live(ctx context.Context, service plan.Service) (*corev1.Service, error) {
+func (s *Slices) live(ctx context.Context, service *plan.Service) (*corev1.Service, error) {
 	list, err := s.Kube.CoreV1().Services(service.GetNamespace()).List(ctx,
 		metav1.ListOptions{
 			FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, service.GetName()).String()})
 	if err != nil {
 		return nil, fmt.Errorf("check whether Service %s exists: %w", service.GetName(), err)
 	}
-	isSame := func(live corev1.Service) bool { return live.UID == service.GetUID() && live.DeletionTimestamp == nil }
+	isSame := func(live corev1.Service) bool { return live.UID == service.UID && live.DeletionTimestamp == nil }
 	i := slices.IndexFunc(list.Items, isSame)
 	if i < 0 {
 		return nil, reconcile.Stale(fmt.Errorf("the Service %s is gone", service.GetName()))

@@ -42,14 +42,14 @@ func newSlicesFixture(t *testing.T) *slicesFixture {
 	t.Helper()
 	f := &slicesFixture{fixture: newFixture(t, 1, objects.HostnamesMode), isThere: true, hasSource: notFound}
 	f.slices = &Slices{f.deps}
-	all := map[string]plan.Service{}
+	all := map[string]*plan.Service{}
 	for _, template := range f.templates {
 		s := objects.Stored(template.Service(""))
 		all[s.Name] = plan.FromAPI(s, v1alpha1.DefaultNodeLabelKey)
 	}
 	f.names = plan.NamesOf(f.ls, v1alpha1.DefaultNodeLabelKey, objects.Named, nil,
-		func(name string) plan.Service { return all[name] })
-	s1 := plan.SliceFromAPI(objects.SourceSlice(f.names.Source, "s1", "a"))
+		func(name string) *plan.Service { return all[name] })
+	s1 := plan.SliceFromAPI(objects.SourceSlice(f.names.Source.GetName(), f.names.Source.UID, "s1", "a"))
 	f.names.Slices = map[string]plan.EndpointSlice{"s1": s1}
 	create := f.names.Change("s1")
 	f.live = f.names.Copy(&create)
@@ -62,8 +62,8 @@ func newSlicesFixture(t *testing.T) *slicesFixture {
 	f.kube.PrependReactor("list", "services", func(core.Action) (bool, runtime.Object, error) {
 		list := &corev1.ServiceList{}
 		if f.isThere {
-			list.Items = []corev1.Service{{ObjectMeta: metav1.ObjectMeta{UID: f.names.Published.GetUID()}},
-				{ObjectMeta: metav1.ObjectMeta{UID: f.names.Source.GetUID()}}}
+			list.Items = []corev1.Service{{ObjectMeta: metav1.ObjectMeta{UID: f.names.Published.UID}},
+				{ObjectMeta: metav1.ObjectMeta{UID: f.names.Source.UID}}}
 		}
 		if f.isGoing {
 			list.Items[1].DeletionTimestamp = new(metav1.Now())

@@ -28,7 +28,7 @@ func addHostnames(f *facts) {
 		return f.nodes[node] != nil && f.rivals[node] == ""
 	}, func(node, key string) (string, bool) {
 		return labels.Set(f.nodes[node].Labels).Lookup(key)
-	}, func(name string) plan.Service {
+	}, func(name string) *plan.Service {
 		if service := f.services[name]; service != nil {
 			return plan.FromAPI(service, f.nodeLabelKey)
 		}

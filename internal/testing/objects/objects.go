@@ -81,16 +81,13 @@ func ForeignService(name string) *corev1.Service {
 
 // SourceSlice returns an EndpointSlice in which Kubernetes publishes the pods of a Service: one on each node, ready
 // unless the name ends in !.
-func SourceSlice(source interface {
-	GetName() string
-	GetUID() types.UID
-}, name string, nodes ...string) *discoveryv1.EndpointSlice {
+func SourceSlice(service string, uid types.UID, name string, nodes ...string) *discoveryv1.EndpointSlice {
 	s := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default",
-			Labels: map[string]string{discoveryv1.LabelServiceName: source.GetName(),
+			Labels: map[string]string{discoveryv1.LabelServiceName: service,
 				discoveryv1.LabelManagedBy: "endpointslice-controller.k8s.io"},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(
-				&metav1.ObjectMeta{Name: source.GetName(), UID: source.GetUID()},
+				&metav1.ObjectMeta{Name: service, UID: uid},
 				corev1.SchemeGroupVersion.WithKind("Service"))}},
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Ports:       []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(8080))}},

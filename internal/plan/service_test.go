@@ -1,8 +1,6 @@
-package cache
+package plan
 
 import (
-	"maps"
-	"slices"
 	"testing"
 	"time"
 
@@ -10,53 +8,30 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/localservice-dev/local-service-controller/internal/plan"
-	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-const nodeLabelKey = v1alpha1.DefaultNodeLabelKey
-
-// trimmed returns what the cache keeps of a Service. It does not change the Service.
-func trimmed(t *testing.T, full *corev1.Service) *Service {
-	t.Helper()
-	s, err := trimService(full.DeepCopy(), nodeLabelKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
-func wholeOf(t *testing.T, ls *v1alpha1.LocalService, node string) *corev1.Service {
-	t.Helper()
-	templates, err := plan.NewTemplates(ls, nodeLabelKey, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return objects.Stored(templates[0].Service(node))
-}
-
 // TestServiceIsWhole: the cache keeps everything of our Services that plans read, and shares it between nodes.
 func TestServiceIsWhole(t *testing.T) {
-	for _, spec := range slices.Sorted(maps.Keys(objects.Specs)) {
+	for _, spec := range specNames() {
 		t.Run(spec, func(t *testing.T) {
 			var first *Service
 			for _, node := range []string{"node1", "ip-10-0-0-3.ec2.internal", "n"} {
-				want := wholeOf(t, objects.LocalService(objects.Specs[spec]), node)
+				want := stored(template(t, localService(specs[spec])).Service(node))
 				want.Annotations[corev1.LastAppliedConfigAnnotation] = "{}"
 				want.CreationTimestamp, want.ManagedFields = metav1.NewTime(time.Unix(1, 0)),
 					[]metav1.ManagedFieldsEntry{{Manager: "x"}}
-				service := trimmed(t, want)
+				service := kept(want)
 				want.Status, want.CreationTimestamp, want.ManagedFields = corev1.ServiceStatus{}, metav1.Time{}, nil
 				delete(want.Annotations, corev1.LastAppliedConfigAnnotation)
-				if diff := cmp.Diff(want, plan.Whole(service, nodeLabelKey)); diff != "" {
+				if diff := cmp.Diff(want, Whole(service, nodeLabelKey)); diff != "" {
 					t.Errorf("node %s (-want +got):\n%s", node, diff)
 				}
 				if first == nil {
 					first = service
 				}
-				if service.Content() != first.Content() && spec != "variables" {
-					t.Errorf("the Services of nodes %s and %s share no content", first.Node(), node)
+				if service.content != first.content && spec != "variables" {
+					t.Errorf("the Services of nodes %s and %s share no content", first.Node.Value(), node)
 				}
 			}
 		})
@@ -65,7 +40,7 @@ func TestServiceIsWhole(t *testing.T) {
 
 // TestSameService: only the resource version may differ between two states of a Service that are the same to us.
 func TestSameService(t *testing.T) {
-	ls := objects.LocalService()
+	ls := localService()
 	for name, c := range map[string]struct {
 		edit func(*corev1.Service)
 		same bool
@@ -80,10 +55,10 @@ func TestSameService(t *testing.T) {
 		"terminating":      {func(s *corev1.Service) { s.DeletionTimestamp = new(metav1.Now()) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			whole := wholeOf(t, ls, "node1")
-			before := trimmed(t, whole)
+			whole := stored(template(t, ls).Service("node1"))
+			before := kept(whole)
 			c.edit(whole)
-			if got := before.same(trimmed(t, whole)); got != c.same {
+			if got := before.Same(kept(whole)); got != c.same {
 				t.Errorf("the same: %v, want %v", got, c.same)
 			}
 		})
@@ -111,15 +86,15 @@ func TestTrimServicesOfOthers(t *testing.T) {
 				ResourceVersion: "5", Labels: c.labels, OwnerReferences: c.owners},
 				Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.1", ClusterIPs: []string{"10.96.0.1", "fd00::1"},
 					Selector: map[string]string{"a": "b"}}}
-			s := trimmed(t, full)
+			s := kept(full)
 			if got := s.content.Value() != ""; got != c.whole {
 				t.Errorf("kept whole: %v, want %v", got, c.whole)
 			}
-			if s.Controller() != plan.ControllerOf(full) {
-				t.Errorf("controller %v", s.Controller())
+			if s.Controller.Value() != ControllerOf(full) {
+				t.Errorf("controller %v", s.Controller.Value())
 			}
-			if s.GetNamespace() != "n" || s.GetName() != "s" || s.GetUID() != "u" || s.GetResourceVersion() != "5" ||
-				c.whole != (len(s.ClusterIPs()) == 2) {
+			if s.GetNamespace() != "n" || s.GetName() != "s" || s.UID != "u" || s.GetResourceVersion() != "5" ||
+				c.whole != (s.clusterIPs.Value() == "10.96.0.1,fd00::1") {
 				t.Errorf("lost: %+v", s)
 			}
 		})
