@@ -41,11 +41,11 @@ func newHostnamesController(deps app.Dependencies,
 }
 
 // sliceChanged enqueues an EndpointSlice, or the source of a copy.
-func (c *hostnamesController) sliceChanged(before, after *cache.HostnameSlice) {
+func (c *hostnamesController) sliceChanged(before, after *plan.EndpointSlice) {
 	switch {
 	case after == nil:
 		c.add(before.GetNamespace(), plan.CopyName(plan.SourceName(before.GetName())), reconcile.BatchPeriod)
-	case after.Manager() == plan.KubernetesSliceManager:
+	case after.Manager.Value() == plan.KubernetesSliceManager:
 		c.add(after.GetNamespace(), after.GetName(), 0)
 	default:
 		c.add(after.GetNamespace(), after.GetName(), reconcile.BatchPeriod) // Something may keep changing it.

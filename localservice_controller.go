@@ -115,8 +115,8 @@ func (c *localServiceController) endpointsChanged(before, after *cache.EndpointS
 }
 
 // hostnameSliceChanged enqueues the LocalService of an EndpointSlice of mode Hostnames, to update its status.
-func (c *localServiceController) hostnameSliceChanged(before, after *cache.HostnameSlice) {
-	for _, slice := range []*cache.HostnameSlice{before, after} {
+func (c *localServiceController) hostnameSliceChanged(before, after *plan.EndpointSlice) {
+	for _, slice := range []*plan.EndpointSlice{before, after} {
 		if slice != nil {
 			c.addExisting(slice.LocalService(), reconcile.BatchPeriod)
 		}

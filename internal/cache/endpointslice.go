@@ -17,7 +17,7 @@ type EndpointSlice struct {
 	Service      string                // name of the Service
 	localService unique.Handle[string] // from the label that the slice has from its Service
 	Ready        bool                  // at least one endpoint is ready
-	ports        unique.Handle[string] // see portsOf
+	ports        unique.Handle[string] // see plan.PortsOf
 }
 
 func trimEndpointSlice(full *discoveryv1.EndpointSlice) (*EndpointSlice, error) {
@@ -28,7 +28,7 @@ func trimEndpointSlice(full *discoveryv1.EndpointSlice) (*EndpointSlice, error) 
 		Ready: slices.ContainsFunc(full.Endpoints, func(e discoveryv1.Endpoint) bool {
 			return plan.IsReady(&e)
 		}),
-		ports: portsOf(full),
+		ports: plan.PortsOf(full),
 	}, nil
 }
 

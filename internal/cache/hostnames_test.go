@@ -25,7 +25,7 @@ func TestHostnameSlice(t *testing.T) {
 			Conditions: discoveryv1.EndpointConditions{Ready: new(true)}}},
 		Ports: []discoveryv1.EndpointPort{{Port: new(int32(1))}},
 	}
-	trim := func(full *discoveryv1.EndpointSlice) *HostnameSlice {
+	trim := func(full *discoveryv1.EndpointSlice) *plan.EndpointSlice {
 		t.Helper()
 		s, err := trimHostnameSlice(full)
 		if err != nil {
@@ -40,13 +40,13 @@ func TestHostnameSlice(t *testing.T) {
 			t.Errorf("-want +got:\n%s", diff)
 		}
 	}
-	if source.LocalService().Name != "demo" || source.Controller().UID != "s" || source.GetUID() != "u" {
+	if source.LocalService().Name != "demo" || source.UID != "u" {
 		t.Errorf("%+v", source)
 	}
 	copied := full.DeepCopy()
 	copied.Labels[discoveryv1.LabelManagedBy] = v1alpha1.EndpointSliceManager
 	copied.Labels[v1alpha1.OwnerLabelKey] = "other"
-	if c := trim(copied); c.LocalService().Name != "published" || c.packed != "" || c.sum.Endpoints != nil {
+	if c := trim(copied); c.LocalService().Name != "published" || c.Get != nil {
 		t.Errorf("a copy: %+v", c)
 	}
 	type slice = discoveryv1.EndpointSlice

@@ -38,7 +38,7 @@ type Caches struct {
 	Nodes          *Nodes
 	Services       *Store[*plan.Service]
 	EndpointSlices *Store[*EndpointSlice]
-	HostnameSlices *Store[*HostnameSlice]
+	HostnameSlices *Store[*plan.EndpointSlice]
 	Pods           *Pods
 
 	namespaces []string // that are watched; metav1.NamespaceAll for all
@@ -110,7 +110,7 @@ func New(o Options) *Caches {
 			func(s *EndpointSlice) (string, bool) { return s.localService.Value(), s.Ready }),
 		HostnameSlices: newStore(&o, "endpointslices.discovery.k8s.io", namespaces,
 			slices(v1alpha1.HostnamesLabelKey), trimHostnameSlice,
-			func(s *HostnameSlice) (string, bool) { return s.localService.Value(), true }),
+			func(s *plan.EndpointSlice) (string, bool) { return s.LocalService().Name, true }),
 		Pods: newPods(newStore(&o, "pods", namespaces, pods,
 			func(full *corev1.Pod) (*Pod, error) { return trimPod(full, o.NodeLabelKey) },
 			func(p *Pod) (string, bool) { return "", p.NeedsLabel() })),
@@ -216,9 +216,9 @@ func (c *Caches) Names(ls *v1alpha1.LocalService, nodeLabelKey string) *plan.Nam
 }
 
 // HostnameSlicesOf returns the EndpointSlices of a LocalService of mode Hostnames, according to their labels, by name.
-func (c *Caches) HostnameSlicesOf(ls types.NamespacedName) map[string]plan.EndpointSlice {
+func (c *Caches) HostnameSlicesOf(ls types.NamespacedName) map[string]*plan.EndpointSlice {
 	objs := c.HostnameSlices.indexed(ls.Namespace, ls.Name)
-	byName := make(map[string]plan.EndpointSlice, len(objs))
+	byName := make(map[string]*plan.EndpointSlice, len(objs))
 	for _, slice := range objs {
 		byName[slice.GetName()] = slice
 	}
@@ -226,8 +226,8 @@ func (c *Caches) HostnameSlicesOf(ls types.NamespacedName) map[string]plan.Endpo
 }
 
 // HostnameSlicesNamed returns those with some names.
-func (c *Caches) HostnameSlicesNamed(ls types.NamespacedName, names ...string) map[string]plan.EndpointSlice {
-	byName := map[string]plan.EndpointSlice{}
+func (c *Caches) HostnameSlicesNamed(ls types.NamespacedName, names ...string) map[string]*plan.EndpointSlice {
+	byName := map[string]*plan.EndpointSlice{}
 	for _, name := range names {
 		if slice := c.HostnameSlices.Get(ls.Namespace, name); slice != nil && slice.LocalService() == ls {
 			byName[name] = slice

@@ -22,14 +22,14 @@ type Pod struct {
 // unlabelled holds what is read only of pods whose node label is not right.
 type unlabelled struct {
 	uid       types.UID
-	labels    unique.Handle[Labels]
+	labels    unique.Handle[plan.LabelString]
 	scheduled int64 // in Unix seconds
 	// controller is kept only if the node label has another value.
 	controller *metav1.OwnerReference
 }
 
 // nothing is kept of a pod whose node label is right.
-var nothing = &unlabelled{labels: unique.Make(Labels(""))}
+var nothing = &unlabelled{labels: unique.Make(plan.LabelString(""))}
 
 func trimPod(full *corev1.Pod, nodeLabelKey string) (*Pod, error) {
 	p := &Pod{Identity: plan.IdentityOf(full), node: unique.Make(full.Spec.NodeName), unlabelled: nothing}
@@ -37,7 +37,7 @@ func trimPod(full *corev1.Pod, nodeLabelKey string) (*Pod, error) {
 	if full.Spec.NodeName != "" && value == naming.NodeLabelValue(full.Spec.NodeName) {
 		return p, nil
 	}
-	p.unlabelled = &unlabelled{uid: full.UID, labels: unique.Make(labelsOf(full.Labels)), scheduled: scheduled(full)}
+	p.unlabelled = &unlabelled{uid: full.UID, labels: unique.Make(plan.LabelStringOf(full.Labels)), scheduled: scheduled(full)}
 	if exists {
 		p.unlabelled.controller = metav1.GetControllerOf(full)
 	}
@@ -64,7 +64,7 @@ func (p *Pod) Labelled() bool { return p.unlabelled == nothing }
 func (p *Pod) NeedsLabel() bool { return !p.Labelled() && p.Node() != "" }
 
 // Labels returns the labels of a pod whose node label is not right. Others are not kept.
-func (p *Pod) Labels() Labels { return p.unlabelled.labels.Value() }
+func (p *Pod) Labels() plan.LabelString { return p.unlabelled.labels.Value() }
 
 // Scheduled returns when a pod whose node label is not right was scheduled, a time long ago if that is not known.
 func (p *Pod) Scheduled() time.Time { return time.Unix(p.unlabelled.scheduled, 0) }

@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/localservice-dev/local-service-controller/internal/plan"
 )
 
 // TestTrimPod: a labelled pod takes little memory. An unlabelled one keeps its labels, and when it was scheduled.
@@ -45,7 +47,7 @@ func TestTrimPod(t *testing.T) {
 			if got := p.Scheduled().Unix() == 17; got == c.labelled {
 				t.Errorf("scheduled at %s", p.Scheduled())
 			}
-			if whole := p.GetUID() == "u" && p.Labels() == labelsOf(c.labels); whole == c.labelled {
+			if whole := p.GetUID() == "u" && p.Labels() == plan.LabelStringOf(c.labels); whole == c.labelled {
 				t.Errorf("UID %q and labels %q of a pod that is labelled: %v", p.GetUID(), p.Labels(), c.labelled)
 			}
 		})

@@ -1,28 +1,15 @@
 package cache
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"unique"
 
-	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/utils/ptr"
-
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
-
-// portsOf returns the ports of an EndpointSlice, each as name=number, with a comma after it. Most have the same.
-func portsOf(full *discoveryv1.EndpointSlice) unique.Handle[string] {
-	var ports strings.Builder
-	for _, port := range full.Ports {
-		fmt.Fprintf(&ports, "%s=%d,", ptr.Deref(port.Name, ""), ptr.Deref(port.Port, 0))
-	}
-	return unique.Make(ports.String())
-}
 
 // ReadyServices returns the names of the Services of a LocalService that answer: they have a ready endpoint, and of
 // their named ports, each at some endpoint.
@@ -60,13 +47,13 @@ func (c *Caches) PortNumbers(ls *v1alpha1.LocalService) plan.PortNumbers {
 		published[slice.ports] = true
 	}
 	for _, slice := range c.HostnameSlices.indexed(ls.Namespace, ls.Name) {
-		published[slice.ports] = true
+		published[slice.Ports] = true
 	}
 	numbers := plan.PortNumbers{}
 	for ports := range published {
 		for port := range strings.SplitSeq(ports.Value(), ",") {
 			if name, text, isPort := strings.Cut(port, "="); isPort {
-				number, _ := strconv.ParseInt(text, 10, 32) // It was written by portsOf.
+				number, _ := strconv.ParseInt(text, 10, 32) // It was written by PortsOf.
 				numbers.Add(name, int32(number))
 			}
 		}

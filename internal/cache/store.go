@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 )
 
 // Store gives access to the cache of one resource, whose objects are of type T, a pointer. They must not be changed.
@@ -67,6 +68,11 @@ func newStore[T cache.Object, Full any](o *Options, resource string, namespaces 
 			}))
 	}
 	return s
+}
+
+// KeyOf returns the key of an object, be it whole or trimmed by a cache.
+func KeyOf(object klog.KMetadata) types.NamespacedName {
+	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
 }
 
 // in returns the informer of a namespace, nil if that is not watched.

@@ -15,30 +15,30 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-func fromAPI(slice *discoveryv1.EndpointSlice) apiSlice { return SliceFromAPI(slice).(apiSlice) }
+type apiSlice = discoveryv1.EndpointSlice
 
-func byName(all ...apiSlice) map[string]EndpointSlice {
-	out := map[string]EndpointSlice{}
+func byName(all ...*apiSlice) map[string]*EndpointSlice {
+	out := map[string]*EndpointSlice{}
 	for _, s := range all {
-		out[s.Name] = s
+		out[s.Name] = SliceFromAPI(s)
 	}
 	return out
 }
 
 // sourceSlice returns an EndpointSlice as Kubernetes creates it for the Source, with a ready pod on each node.
-func sourceSlice(source *Service, name string, nodes ...string) apiSlice {
-	return fromAPI(objects.SourceSlice(source.GetName(), source.UID, name, nodes...))
+func sourceSlice(source *Service, name string, nodes ...string) *apiSlice {
+	return objects.SourceSlice(source.GetName(), source.UID, name, nodes...)
 }
 
 // copies returns what makes the copy of an EndpointSlice, edited.
-func copies(names *Names) func(apiSlice, ...func(*discoveryv1.EndpointSlice)) apiSlice {
-	return func(s apiSlice, edit ...func(*discoveryv1.EndpointSlice)) apiSlice {
-		c := names.Copy(&CopyChange{Name: CopyName(s.Name), Source: s})
+func copies(names *Names) func(*apiSlice, ...func(*apiSlice)) *apiSlice {
+	return func(s *apiSlice, edit ...func(*apiSlice)) *apiSlice {
+		c := names.Copy(&CopyChange{Name: CopyName(s.Name), Source: SliceFromAPI(s)})
 		c.UID = types.UID("uid-" + c.Name)
 		for _, e := range edit {
 			e(c)
 		}
-		return fromAPI(c)
+		return c
 	}
 }
 
@@ -48,22 +48,21 @@ func TestCopies(t *testing.T) {
 	ls, base := localService(hostnamesMode), newNames(t)
 	copyOf := copies(base)
 	one, two := sourceSlice(base.Source, "s1", "1", "2"), sourceSlice(base.Source, "s2", "3")
-	type slice = discoveryv1.EndpointSlice
-	edited := func(s apiSlice, edit ...func(*slice)) apiSlice {
+	edited := func(s *apiSlice, edit ...func(*apiSlice)) *apiSlice {
 		out := s.DeepCopy()
 		for _, e := range edit {
 			e(out)
 		}
-		return fromAPI(out)
+		return out
 	}
-	named := func(name string) func(*slice) { return func(s *slice) { s.Name = name } }
-	managedBy := func(manager string) func(*slice) {
-		return func(s *slice) { s.Labels[discoveryv1.LabelManagedBy] = manager }
+	named := func(name string) func(*apiSlice) { return func(s *apiSlice) { s.Name = name } }
+	managedBy := func(manager string) func(*apiSlice) {
+		return func(s *apiSlice) { s.Labels[discoveryv1.LabelManagedBy] = manager }
 	}
-	controlledBy := func(kind string, uid types.UID) func(*slice) {
-		return func(s *slice) { s.OwnerReferences[0].Kind, s.OwnerReferences[0].UID = kind, uid }
+	controlledBy := func(kind string, uid types.UID) func(*apiSlice) {
+		return func(s *apiSlice) { s.OwnerReferences[0].Kind, s.OwnerReferences[0].UID = kind, uid }
 	}
-	hinted := func(s *slice) {
+	hinted := func(s *apiSlice) {
 		s.Endpoints[0].Hints = &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: "z"}}}
 	}
 	selecting := func(names *Names) {
@@ -73,43 +72,43 @@ func TestCopies(t *testing.T) {
 	}
 	const create2, delete2, update1, wait1 = "Create s2-named", "Delete s2-named", "Update s1-named", "Wait s1-named"
 	for name, c := range map[string]struct {
-		slices []apiSlice
+		slices []*apiSlice
 		want   []string
 		ready  int          // names
 		edit   func(*Names) // if its Services are not as usual
 	}{
-		"in place":             {[]apiSlice{one, copyOf(one), two, copyOf(two)}, nil, 3, nil},
-		"missing":              {[]apiSlice{one, copyOf(one), two}, []string{create2}, 2, nil},
-		"a source is gone":     {[]apiSlice{one, copyOf(one), copyOf(two)}, []string{delete2}, 3, nil},
-		"all sources are gone": {[]apiSlice{copyOf(one), copyOf(two)}, nil, 3, nil},
-		"no Service":           {[]apiSlice{one, copyOf(one), two}, nil, 0, func(names *Names) { names.Published = nil }},
-		"no source":            {[]apiSlice{one, copyOf(one), two}, nil, 0, func(names *Names) { names.Source = nil }},
-		"of a selector that somebody set": {[]apiSlice{one, copyOf(one), copyOf(two),
+		"in place":             {[]*apiSlice{one, copyOf(one), two, copyOf(two)}, nil, 3, nil},
+		"missing":              {[]*apiSlice{one, copyOf(one), two}, []string{create2}, 2, nil},
+		"a source is gone":     {[]*apiSlice{one, copyOf(one), copyOf(two)}, []string{delete2}, 3, nil},
+		"all sources are gone": {[]*apiSlice{copyOf(one), copyOf(two)}, nil, 3, nil},
+		"no Service":           {[]*apiSlice{one, copyOf(one), two}, nil, 0, func(names *Names) { names.Published = nil }},
+		"no source":            {[]*apiSlice{one, copyOf(one), two}, nil, 0, func(names *Names) { names.Source = nil }},
+		"of a selector that somebody set": {[]*apiSlice{one, copyOf(one), copyOf(two),
 			copyOf(two, named("s3"), managedBy(KubernetesSliceManager))}, []string{delete2}, 3, selecting},
-		"hints": {[]apiSlice{edited(one, hinted), copyOf(one)}, []string{update1}, 2, nil},
-		"another port": {[]apiSlice{edited(one, func(s *slice) { s.Ports[0].Port = new(int32(9)) }), copyOf(one)},
+		"hints": {[]*apiSlice{edited(one, hinted), copyOf(one)}, []string{update1}, 2, nil},
+		"another port": {[]*apiSlice{edited(one, func(s *apiSlice) { s.Ports[0].Port = new(int32(9)) }), copyOf(one)},
 			[]string{update1}, 2, nil},
-		"a hostname was edited": {[]apiSlice{one, copyOf(one, renamedTo("x"))}, []string{update1}, 2, nil},
-		"a label was taken": {[]apiSlice{one, copyOf(one, func(s *slice) { delete(s.Labels, corev1.IsHeadlessService) })},
+		"a hostname was edited": {[]*apiSlice{one, copyOf(one, renamedTo("x"))}, []string{update1}, 2, nil},
+		"a label was taken": {[]*apiSlice{one, copyOf(one, func(s *apiSlice) { delete(s.Labels, corev1.IsHeadlessService) })},
 			[]string{update1}, 2, nil},
-		"a label was added": {[]apiSlice{one, copyOf(one, func(s *slice) { s.Labels["x"] = "y" })}, nil, 2, nil},
-		"the manager was changed": {[]apiSlice{one, copyOf(one, managedBy(KubernetesSliceManager))}, []string{wait1}, 0,
+		"a label was added": {[]*apiSlice{one, copyOf(one, func(s *apiSlice) { s.Labels["x"] = "y" })}, nil, 2, nil},
+		"the manager was changed": {[]*apiSlice{one, copyOf(one, managedBy(KubernetesSliceManager))}, []string{wait1}, 0,
 			nil},
-		"its controller was taken": {[]apiSlice{one, copyOf(one, func(s *slice) { s.OwnerReferences = nil })},
+		"its controller was taken": {[]*apiSlice{one, copyOf(one, func(s *apiSlice) { s.OwnerReferences = nil })},
 			[]string{update1}, 2, nil},
-		"in place in one of two": {[]apiSlice{one, copyOf(one, renamedTo("x")), edited(one, named("s2")),
+		"in place in one of two": {[]*apiSlice{one, copyOf(one, renamedTo("x")), edited(one, named("s2")),
 			copyOf(edited(one, named("s2")))}, []string{update1}, 3, nil},
-		"of a Service that is gone": {[]apiSlice{one, copyOf(one, controlledBy("Service", "gone"))}, []string{wait1}, 0,
+		"of a Service that is gone": {[]*apiSlice{one, copyOf(one, controlledBy("Service", "gone"))}, []string{wait1}, 0,
 			nil},
-		"without a controller": {[]apiSlice{one, copyOf(one),
-			edited(two, func(s *slice) { s.OwnerReferences[0].Controller = nil })}, nil, 2, nil},
-		"of another manager": {[]apiSlice{one, copyOf(one), copyOf(two, named("demo-mesh"),
+		"without a controller": {[]*apiSlice{one, copyOf(one),
+			edited(two, func(s *apiSlice) { s.OwnerReferences[0].Controller = nil })}, nil, 2, nil},
+		"of another manager": {[]*apiSlice{one, copyOf(one), copyOf(two, named("demo-mesh"),
 			managedBy("endpointslice-mesh-controller.cilium.io"))}, nil, 2, nil},
-		"of another manager, by the name of a copy": {[]apiSlice{one, copyOf(one), two, copyOf(two, managedBy("mesh"))},
+		"of another manager, by the name of a copy": {[]*apiSlice{one, copyOf(one), two, copyOf(two, managedBy("mesh"))},
 			[]string{"Wait s2-named"}, 2, nil},
-		"mirrored by Kubernetes": {[]apiSlice{one, copyOf(one), copyOf(two, controlledBy("Endpoints", "endpoints"),
+		"mirrored by Kubernetes": {[]*apiSlice{one, copyOf(one), copyOf(two, controlledBy("Endpoints", "endpoints"),
 			managedBy("endpointslicemirroring-controller.k8s.io"))}, nil, 2, nil},
-		"by hand": {[]apiSlice{one, copyOf(one), edited(two, managedBy("me"))}, nil, 2, nil},
+		"by hand": {[]*apiSlice{one, copyOf(one), edited(two, managedBy("me"))}, nil, 2, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			names := NewNames(ls, objects.Named, nil)
@@ -174,7 +173,7 @@ func TestCopy(t *testing.T) {
 	s := sourceSlice(source, "s1", "1", "2", "3")
 	before := s.DeepCopy()
 	current := SliceFromAPI(&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{UID: "u", ResourceVersion: "9"}})
-	got := names.Copy(&CopyChange{Action: Update, Name: "s1-named", Source: s, Current: current})
+	got := names.Copy(&CopyChange{Action: Update, Name: "s1-named", Source: SliceFromAPI(s), Current: current})
 	want := before.DeepCopy()
 	want.ObjectMeta = metav1.ObjectMeta{Name: "s1-named", Namespace: "default", UID: "u", ResourceVersion: "9",
 		Labels: map[string]string{"kubernetes.io/service-name": "demo", "service.kubernetes.io/headless": "",
@@ -184,7 +183,10 @@ func TestCopy(t *testing.T) {
 			UID: published.UID, Controller: new(true), BlockOwnerDeletion: new(true)}}}
 	want.Endpoints = want.Endpoints[:1]
 	want.Endpoints[0].Hostname = new("1")
-	if diff := cmp.Diff(want, got) + cmp.Diff(before, s.EndpointSlice); diff != "" {
+	if kept := SliceFromAPI(got); kept.sum.Endpoints != nil {
+		t.Errorf("of each endpoint of a copy is kept: %v", kept.sum.Endpoints)
+	}
+	if diff := cmp.Diff(want, got) + cmp.Diff(before, s); diff != "" {
 		t.Errorf("-want +got, or the source was changed:\n%s", diff)
 	}
 }
@@ -205,23 +207,23 @@ func publishing(t *testing.T, ls *v1alpha1.LocalService, nodes ...string) Input 
 // update may be refused. Names that are not wanted do not count.
 func TestReadyNames(t *testing.T) {
 	for name, c := range map[string]struct {
-		edit func(*discoveryv1.EndpointSlice)
+		edit func(*apiSlice)
 		want int
 	}{
-		"up to date": {func(*discoveryv1.EndpointSlice) {}, 2},
-		"outdated":   {func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Addresses = []string{"10.9.9.9"} }, 2},
-		"not ready":  {func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Conditions.Ready = new(false) }, 1},
+		"up to date": {func(*apiSlice) {}, 2},
+		"outdated":   {func(s *apiSlice) { s.Endpoints[0].Addresses = []string{"10.9.9.9"} }, 2},
+		"not ready":  {func(s *apiSlice) { s.Endpoints[0].Conditions.Ready = new(false) }, 1},
 		"renamed":    {renamedTo("x"), 1},
-		"nameless":   {func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Hostname = nil }, 1},
-		"of another manager": {func(s *discoveryv1.EndpointSlice) {
+		"nameless":   {func(s *apiSlice) { s.Endpoints[0].Hostname = nil }, 1},
+		"of another manager": {func(s *apiSlice) {
 			s.Labels[discoveryv1.LabelManagedBy] = "mesh"
 		}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := publishing(t, localService(hostnamesMode), "a", "b")
-			edited := in.Names.Slices["s1-named"].(apiSlice).DeepCopy()
+			edited := in.Names.Slices["s1-named"].Get().DeepCopy()
 			c.edit(edited)
-			in.Names.Slices[edited.Name] = fromAPI(edited)
+			in.Names.Slices[edited.Name] = SliceFromAPI(edited)
 			if plan := Compute(in); plan.Ready != c.want || plan.Nodes != 2 {
 				t.Errorf("%d of %d ready, want %d of 2", plan.Ready, plan.Nodes, c.want)
 			}
@@ -257,9 +259,9 @@ func TestBeingPublished(t *testing.T) {
 				}
 			}
 			expect("in place", false)
-			outdated := in.Names.Slices["s1-named"].(apiSlice).DeepCopy()
+			outdated := in.Names.Slices["s1-named"].Get().DeepCopy()
 			renamedTo("x")(outdated)
-			in.Names.Slices[outdated.Name] = fromAPI(outdated)
+			in.Names.Slices[outdated.Name] = SliceFromAPI(outdated)
 			expect("outdated", c.isNew)
 			other := sourceSlice(in.Names.Source, "s2")
 			maps.Copy(in.Names.Slices, byName(other, copies(in.Names)(other)))

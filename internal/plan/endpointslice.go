@@ -6,7 +6,6 @@ import (
 	"unique"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
@@ -16,46 +15,66 @@ import (
 // KubernetesSliceManager manages the EndpointSlices in which Kubernetes publishes the pods of a Service.
 const KubernetesSliceManager = "endpointslice-controller.k8s.io"
 
-// EndpointSlice provides what a plan reads of an EndpointSlice: one of the Source, or its copy with hostnames, which
-// belongs to the Published Service.
-type EndpointSlice interface {
-	GetName() string
-	GetUID() types.UID
-	GetResourceVersion() string
-	// Controller returns the object that controls the EndpointSlice; the zero value if none does.
-	Controller() Controller
-	// Manager returns who manages the EndpointSlice, according to its label.
-	Manager() string
-	// Metadata returns the labels of an EndpointSlice that Kubernetes has not published for pods, and the record of
-	// which labels come from spec.serviceMetadata.
-	Metadata() (labels Labels, applied string)
-	// Sum returns a hash of all that the EndpointSlice publishes.
-	Sum() SliceSum
-	// ReadyHostnames returns the hostnames that a copy publishes with a ready endpoint.
-	ReadyHostnames() []string
-	// Get returns the addresses of an EndpointSlice of the Source.
-	Get() *discoveryv1.EndpointSlice
+// EndpointSlice keeps the fields that are read from an EndpointSlice of mode Hostnames: one of the Source, or its copy
+// with hostnames, which belongs to the Published Service.
+type EndpointSlice struct {
+	Identity
+
+	UID     types.UID
+	Manager unique.Handle[string] // from the label
+	Ports   unique.Handle[string] // see PortsOf
+	// Get returns the addresses. The cache packs those of the Source, and has none of a copy.
+	Get func() *discoveryv1.EndpointSlice
+
+	controller   unique.Handle[Controller]
+	localService unique.Handle[string]
+	sum          SliceSum
+	labels       unique.Handle[LabelString] // of a copy; others are not read
+	applied      unique.Handle[string]      // the record of labels from spec.serviceMetadata, of a copy
+	hostnames    []unique.Handle[string]    // those with a ready endpoint, of a copy
 }
 
-// apiSlice wraps an EndpointSlice that the API server returned.
-type apiSlice struct {
-	*discoveryv1.EndpointSlice
-	sum SliceSum
+// SliceFromAPI keeps what is read of an EndpointSlice. The caller must not change that afterwards.
+func SliceFromAPI(full *discoveryv1.EndpointSlice) *EndpointSlice {
+	controller, manager := ControllerOf(full), full.Labels[discoveryv1.LabelManagedBy]
+	s := &EndpointSlice{
+		Identity:     IdentityOf(full),
+		UID:          full.UID,
+		Manager:      unique.Make(manager),
+		Ports:        PortsOf(full),
+		Get:          func() *discoveryv1.EndpointSlice { return new(*full) },
+		controller:   unique.Make(controller),
+		localService: unique.Make(full.Labels[v1alpha1.OwnerLabelKey]),
+		sum:          sumOf(full),
+		labels:       unique.Make(LabelString("")),
+		applied:      unique.Make(""),
+	}
+	if manager == KubernetesSliceManager {
+		return s
+	}
+	if controller.Name != "" { // The Published Service has the name of its LocalService, even if labels are lost.
+		s.localService = unique.Make(controller.Name)
+	}
+	for _, hostname := range readyHostnames(full) {
+		s.hostnames = append(s.hostnames, unique.Make(hostname))
+	}
+	s.labels = unique.Make(LabelStringOf(full.Labels))
+	s.applied = unique.Make(full.Annotations[v1alpha1.AppliedMetadataAnnotationKey])
+	s.sum.Endpoints = nil
+	return s
 }
 
-// SliceFromAPI wraps an EndpointSlice that the API server returned. The caller must not change it afterwards.
-func SliceFromAPI(slice *discoveryv1.EndpointSlice) EndpointSlice {
-	return apiSlice{slice, SumOf(slice)}
+// LocalService returns the key of the LocalService that the EndpointSlice claims to belong to.
+func (s *EndpointSlice) LocalService() types.NamespacedName {
+	return types.NamespacedName{Namespace: s.GetNamespace(), Name: s.localService.Value()}
 }
 
-func (s apiSlice) Controller() Controller { return ControllerOf(s.EndpointSlice) }
-func (s apiSlice) Manager() string        { return s.Labels[discoveryv1.LabelManagedBy] }
-func (s apiSlice) Metadata() (Labels, string) {
-	return labels.Set(s.Labels), s.Annotations[v1alpha1.AppliedMetadataAnnotationKey]
+// Same reports whether two states of an EndpointSlice differ only in the resource version.
+func (s *EndpointSlice) Same(other *EndpointSlice) bool {
+	return s.UID == other.UID && s.controller == other.controller && s.Manager == other.Manager &&
+		s.localService == other.localService && s.labels == other.labels && s.applied == other.applied &&
+		s.sum.Same(other.sum)
 }
-func (s apiSlice) ReadyHostnames() []string        { return ReadyHostnames(s.EndpointSlice) }
-func (s apiSlice) Sum() SliceSum                   { return s.sum }
-func (s apiSlice) Get() *discoveryv1.EndpointSlice { return new(*s.EndpointSlice) }
 
 // SliceSum summarizes the content of an EndpointSlice in hashes. Two EndpointSlices that differ only in their
 // hostnames have the same Rest and Endpoints. Only sums of the same process can be compared.
@@ -78,8 +97,8 @@ type EndpointSum struct {
 
 var seed = maphash.MakeSeed()
 
-// SumOf returns the sum of an EndpointSlice. It does not change the EndpointSlice.
-func SumOf(slice *discoveryv1.EndpointSlice) SliceSum {
+// sumOf returns the sum of an EndpointSlice. It does not change the EndpointSlice.
+func sumOf(slice *discoveryv1.EndpointSlice) SliceSum {
 	sum := SliceSum{Rest: hash(&discoveryv1.EndpointSlice{AddressType: slice.AddressType, Ports: slice.Ports}),
 		Endpoints: make([]EndpointSum, 0, len(slice.Endpoints))}
 	for _, endpoint := range slice.Endpoints {
@@ -105,8 +124,8 @@ func addHostname(sum, endpoint uint64, hostname string) uint64 {
 	return maphash.Comparable(seed, [3]uint64{sum, endpoint, maphash.String(seed, hostname)})
 }
 
-// ReadyHostnames returns the hostnames that an EndpointSlice publishes with a ready endpoint, each once.
-func ReadyHostnames(slice *discoveryv1.EndpointSlice) (hostnames []string) {
+// readyHostnames returns the hostnames that an EndpointSlice publishes with a ready endpoint, each once.
+func readyHostnames(slice *discoveryv1.EndpointSlice) (hostnames []string) {
 	for i := range slice.Endpoints {
 		if e := &slice.Endpoints[i]; e.Hostname != nil && IsReady(e) {
 			hostnames = append(hostnames, *e.Hostname)

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"cmp"
 	"strings"
 	"time"
 
@@ -30,7 +29,7 @@ type Names struct {
 	// Service. Unless both exist, nothing is published.
 	Source, Published *Service
 	// Slices holds the EndpointSlices that name the LocalService in their labels, by name.
-	Slices map[string]EndpointSlice
+	Slices map[string]*EndpointSlice
 }
 
 // NewNames returns the Names of a LocalService, without the Services that publish them. isNamed reports whether a
@@ -92,9 +91,9 @@ type CopyChange struct {
 	Action Action
 	Name   string
 	// Source holds the EndpointSlice to copy; nil for Delete.
-	Source EndpointSlice
+	Source *EndpointSlice
 	// Current holds the copy as the cache has it; nil for Create.
-	Current EndpointSlice
+	Current *EndpointSlice
 }
 
 // Copies records how far the published names match what Kubernetes has published for the pods.
@@ -142,7 +141,9 @@ func (n *Names) Copies() Copies {
 		case n.IsSource(slice):
 			out.Sources++
 		case IsCopy(slice, n.Published.UID):
-			out.ready.Insert(slice.ReadyHostnames()...)
+			for _, hostname := range slice.hostnames {
+				out.ready.Insert(hostname.Value())
+			}
 		}
 	}
 	if out.Sources > 0 {
@@ -178,21 +179,20 @@ func (n *Names) DeletesAfter(now time.Time) time.Duration {
 }
 
 // IsSource reports whether Kubernetes has published pods of the Source in an EndpointSlice.
-func (n *Names) IsSource(slice EndpointSlice) bool {
-	return slice.Manager() == KubernetesSliceManager && slice.Controller().UID == n.Source.UID
+func (n *Names) IsSource(slice *EndpointSlice) bool {
+	return slice.Manager.Value() == KubernetesSliceManager && slice.controller.Value().UID == n.Source.UID
 }
 
 // copyOf returns what to do about the copy of a source.
-func (n *Names) copyOf(name string, source EndpointSlice) (change CopyChange) {
-	sum := source.Sum()
-	want := SliceSum{Rest: sum.Rest, Hostnames: n.sum(sum.Endpoints)}
+func (n *Names) copyOf(name string, source *EndpointSlice) (change CopyChange) {
+	want := SliceSum{Rest: source.sum.Rest, Hostnames: n.sum(source.sum.Endpoints)}
 	change = CopyChange{Name: CopyName(name), Source: source, Current: n.Slices[CopyName(name)]}
 	switch {
 	case change.Current == nil:
 		change.Action = Create
 	case !IsCopy(change.Current, n.Published.UID):
 		change.Action = Wait // It belongs to a deleted Service, and is deleted with that, or to somebody else.
-	case change.Current.Sum().Same(want) && n.hasMetadata(change.Current):
+	case change.Current.sum.Same(want) && n.hasMetadata(change.Current):
 	default:
 		change.Action = Update
 	}
@@ -202,9 +202,9 @@ func (n *Names) copyOf(name string, source EndpointSlice) (change CopyChange) {
 // mayDelete reports whether an EndpointSlice may be deleted. That is a copy, or what Kubernetes has published for a
 // selector that somebody set on the Published Service, once the selector is gone. An EndpointSlice of another manager
 // is never changed or deleted, even if our Service controls it.
-func (n *Names) mayDelete(slice EndpointSlice) bool {
-	return IsCopy(slice, n.Published.UID) || slice.Manager() == KubernetesSliceManager &&
-		slice.Controller().UID == n.Published.UID && len(n.Published.Content().Spec.Selector) == 0
+func (n *Names) mayDelete(slice *EndpointSlice) bool {
+	return IsCopy(slice, n.Published.UID) || slice.Manager.Value() == KubernetesSliceManager &&
+		slice.controller.Value().UID == n.Published.UID && len(n.Published.Content().Spec.Selector) == 0
 }
 
 // sum returns the sum that a copy of endpoints has.
@@ -244,16 +244,10 @@ func SourceName(name string) string { return strings.TrimSuffix(name, copySuffix
 
 // IsCopy reports whether this controller manages an EndpointSlice for the Published Service with a UID: the Service
 // controls it, or nothing does, as after `kubectl delete service --cascade=orphan`.
-func IsCopy(slice EndpointSlice, published types.UID) bool {
-	controller := slice.Controller()
-	return slice.Manager() == v1alpha1.EndpointSliceManager && (controller.UID == published ||
+func IsCopy(slice *EndpointSlice, published types.UID) bool {
+	controller := slice.controller.Value()
+	return slice.Manager.Value() == v1alpha1.EndpointSliceManager && (controller.UID == published ||
 		controller == (Controller{}) && strings.HasSuffix(slice.GetName(), copySuffix))
-}
-
-// LocalServiceOfCopy returns the name of the LocalService of a copy. The Service that controls the copy has the same
-// name, so the result is right even if the labels are lost.
-func LocalServiceOfCopy(slice *discoveryv1.EndpointSlice) string {
-	return cmp.Or(ControllerOf(slice).Name, slice.Labels[v1alpha1.OwnerLabelKey])
 }
 
 // Copy returns the copy of an EndpointSlice of the Source for the Published Service, with hostnames. It omits
@@ -268,7 +262,7 @@ func (n *Names) Copy(change *CopyChange) *discoveryv1.EndpointSlice {
 			corev1.SchemeGroupVersion.WithKind("Service"))},
 	}
 	if change.Current != nil {
-		out.UID, out.ResourceVersion = change.Current.GetUID(), change.Current.GetResourceVersion()
+		out.UID, out.ResourceVersion = change.Current.UID, change.Current.GetResourceVersion()
 	}
 	var kept []discoveryv1.Endpoint
 	for _, endpoint := range out.Endpoints {
@@ -305,15 +299,14 @@ func copyAnnotations(ls *v1alpha1.LocalService) map[string]string {
 }
 
 // hasMetadata reports whether a copy has the right controller, labels and annotations.
-func (n *Names) hasMetadata(slice EndpointSlice) bool {
-	labels, applied := slice.Metadata()
-	return slice.Controller().UID == n.Published.UID &&
-		applied == copyAnnotations(n.localService)[v1alpha1.AppliedMetadataAnnotationKey] &&
-		subset(copyLabels(n.localService), labels)
+func (n *Names) hasMetadata(slice *EndpointSlice) bool {
+	return slice.controller.Value().UID == n.Published.UID &&
+		slice.applied.Value() == copyAnnotations(n.localService)[v1alpha1.AppliedMetadataAnnotationKey] &&
+		subset(copyLabels(n.localService), slice.labels.Value())
 }
 
 // IsStored reports whether a copy was stored as it was written. Additional labels and annotations do not matter.
 func (n *Names) IsStored(written, stored *discoveryv1.EndpointSlice) bool {
 	have := SliceFromAPI(stored)
-	return have.Sum().Same(SumOf(written)) && n.hasMetadata(have)
+	return have.sum.Same(sumOf(written)) && n.hasMetadata(have)
 }

@@ -15,7 +15,7 @@ import (
 var sourceCreated = time.Unix(1e9, 0)
 
 // newNames returns the Names of a LocalService whose Services are in place, with some EndpointSlices.
-func newNames(t *testing.T, slices ...apiSlice) *Names {
+func newNames(t *testing.T, slices ...*apiSlice) *Names {
 	t.Helper()
 	ls := localService(hostnamesMode)
 	all := map[string]*Service{}
@@ -50,16 +50,16 @@ func TestDeletesAfter(t *testing.T) {
 	renamed := copyOf(one, renamedTo("x"))
 	for name, c := range map[string]struct {
 		age    time.Duration // of the Source
-		slices []apiSlice
+		slices []*apiSlice
 		want   time.Duration
 	}{
-		"settled":               {sourceSettles, []apiSlice{one, copyOf(one), copyOf(gone)}, 0},
-		"nothing else":          {sourceSettles, []apiSlice{one, copyOf(one)}, 0},
-		"a new Source":          {time.Second, []apiSlice{one, copyOf(one), copyOf(gone)}, sourceSettles - time.Second},
-		"a clock that is slow":  {-time.Hour, []apiSlice{one, copyOf(one), copyOf(gone)}, sourceSettles},
-		"not published":         {time.Hour, []apiSlice{copyOf(gone)}, CopyStays},
-		"a copy is missing":     {time.Hour, []apiSlice{one, copyOf(one), two, copyOf(gone)}, CopyStays},
-		"a copy is out of date": {time.Hour, []apiSlice{one, renamed, copyOf(gone)}, CopyStays},
+		"settled":               {sourceSettles, []*apiSlice{one, copyOf(one), copyOf(gone)}, 0},
+		"nothing else":          {sourceSettles, []*apiSlice{one, copyOf(one)}, 0},
+		"a new Source":          {time.Second, []*apiSlice{one, copyOf(one), copyOf(gone)}, sourceSettles - time.Second},
+		"a clock that is slow":  {-time.Hour, []*apiSlice{one, copyOf(one), copyOf(gone)}, sourceSettles},
+		"not published":         {time.Hour, []*apiSlice{copyOf(gone)}, CopyStays},
+		"a copy is missing":     {time.Hour, []*apiSlice{one, copyOf(one), two, copyOf(gone)}, CopyStays},
+		"a copy is out of date": {time.Hour, []*apiSlice{one, renamed, copyOf(gone)}, CopyStays},
 	} {
 		t.Run(name, func(t *testing.T) {
 			names := newNames(t, c.slices...)

@@ -4,11 +4,23 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unique"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
+
+// PortsOf returns the ports of an EndpointSlice, each as name=number, with a comma after it. Most have the same.
+func PortsOf(full *discoveryv1.EndpointSlice) unique.Handle[string] {
+	var ports strings.Builder
+	for _, port := range full.Ports {
+		fmt.Fprintf(&ports, "%s=%d,", ptr.Deref(port.Name, ""), ptr.Deref(port.Port, 0))
+	}
+	return unique.Make(ports.String())
+}
 
 // HasClusterIPs reports whether the Services of a LocalService have cluster IPs. Otherwise they are headless.
 func HasClusterIPs(ls *v1alpha1.LocalService) bool {

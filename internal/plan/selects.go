@@ -20,6 +20,33 @@ type Labels interface {
 	Lookup(key string) (value string, exists bool)
 }
 
+// LabelString holds the labels of an object in one string, in the form of labels.Set.String, so that equal labels are ==.
+type LabelString string
+
+// LabelStringOf returns labels as a LabelString.
+func LabelStringOf(set map[string]string) LabelString { return LabelString(labels.Set(set).String()) }
+
+// Lookup returns the value of a label, and whether there is one. It runs for every node in every sync.
+func (l LabelString) Lookup(key string) (value string, exists bool) {
+	for label := range strings.SplitSeq(string(l), ",") {
+		if value, found := strings.CutPrefix(label, key); found && strings.HasPrefix(value, "=") {
+			return value[1:], true
+		}
+	}
+	return "", false
+}
+
+// Set returns the labels as a map, for many look-ups.
+func (l LabelString) Set() labels.Set {
+	set := labels.Set{}
+	for label := range strings.SplitSeq(string(l), ",") {
+		if key, value, ok := strings.Cut(label, "="); ok {
+			set[key] = value
+		}
+	}
+	return set
+}
+
 // SelectsPod reports whether the Services of a LocalService select a pod with these labels, if it is on the right
 // node.
 func SelectsPod[L Labels](ls *v1alpha1.LocalService, pod L) bool {

@@ -102,7 +102,7 @@ func (s *Slices) write(ctx context.Context, ls *v1alpha1.LocalService, change *p
 		if err = s.confirm(ctx, ls); err == nil {
 			_, err = s.live(ctx, names.Source) // If somebody deletes the Source, its EndpointSlices are recreated.
 		}
-		if err == nil && change.Current.Manager() == plan.KubernetesSliceManager {
+		if err == nil && change.Current.Manager.Value() == plan.KubernetesSliceManager {
 			err = s.checkSelectsNothing(ctx, names.Published)
 		}
 		if err == nil {
@@ -111,7 +111,7 @@ func (s *Slices) write(ctx context.Context, ls *v1alpha1.LocalService, change *p
 		if err != nil {
 			return nil, err
 		}
-		uid, version := change.Current.GetUID(), change.Current.GetResourceVersion()
+		uid, version := change.Current.UID, change.Current.GetResourceVersion()
 		err = client.Delete(ctx, change.Name,
 			metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
 		if apierrors.IsNotFound(err) {

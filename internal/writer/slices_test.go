@@ -50,7 +50,7 @@ func newSlicesFixture(t *testing.T) *slicesFixture {
 	f.names = plan.NamesOf(f.ls, v1alpha1.DefaultNodeLabelKey, objects.Named, nil,
 		func(name string) *plan.Service { return all[name] })
 	s1 := plan.SliceFromAPI(objects.SourceSlice(f.names.Source.GetName(), f.names.Source.UID, "s1", "a"))
-	f.names.Slices = map[string]plan.EndpointSlice{"s1": s1}
+	f.names.Slices = map[string]*plan.EndpointSlice{"s1": s1}
 	create := f.names.Change("s1")
 	f.live = f.names.Copy(&create)
 	f.live.UID, f.live.ResourceVersion = "uid-s1-named", "3"

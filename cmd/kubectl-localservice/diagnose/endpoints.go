@@ -34,7 +34,7 @@ func addHostnames(f *facts) {
 		}
 		return nil
 	})
-	f.hostnames, h.Slices = h, map[string]plan.EndpointSlice{}
+	f.hostnames, h.Slices = h, map[string]*plan.EndpointSlice{}
 	for _, slice := range f.EndpointSlices {
 		h.Slices[slice.Name] = plan.SliceFromAPI(slice)
 		if h.Source == nil || !h.IsSource(h.Slices[slice.Name]) {

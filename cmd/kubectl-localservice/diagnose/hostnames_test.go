@@ -50,7 +50,7 @@ func inPlace(ls *v1alpha1.LocalService, nodes []*corev1.Node, endpoints ...disco
 		return exists && plan.Selects(ls, node, set)
 	}, func(node, key string) (string, bool) { return labelsOf[node].Lookup(key) })
 	names.Source, names.Published = plan.FromAPI(in.Services[0], nodeLabel), plan.FromAPI(in.Services[1], nodeLabel)
-	names.Slices = map[string]plan.EndpointSlice{source.Name: plan.SliceFromAPI(source)}
+	names.Slices = map[string]*plan.EndpointSlice{source.Name: plan.SliceFromAPI(source)}
 	missing := names.Copies().Changes[0]
 	in.EndpointSlices = []*discoveryv1.EndpointSlice{source, names.Copy(&missing)}
 	return in
