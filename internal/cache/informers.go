@@ -201,12 +201,7 @@ func (c *Caches) LocalServicesOf(service *plan.Service) (keys []types.Namespaced
 
 // Owned returns the Services that a LocalService controls, by name.
 func (c *Caches) Owned(ls *v1alpha1.LocalService) map[string]*plan.Service {
-	objs := c.Services.indexed(ls.Namespace, string(ls.UID))
-	owned := make(map[string]*plan.Service, len(objs))
-	for _, service := range objs {
-		owned[service.GetName()] = service
-	}
-	return owned
+	return c.Services.byName(ls.Namespace, string(ls.UID))
 }
 
 // Names returns the names of a LocalService in mode Hostnames, without its EndpointSlices.
@@ -217,12 +212,7 @@ func (c *Caches) Names(ls *v1alpha1.LocalService, nodeLabelKey string) *plan.Nam
 
 // HostnameSlicesOf returns the EndpointSlices of a LocalService of mode Hostnames, according to their labels, by name.
 func (c *Caches) HostnameSlicesOf(ls types.NamespacedName) map[string]*plan.EndpointSlice {
-	objs := c.HostnameSlices.indexed(ls.Namespace, ls.Name)
-	byName := make(map[string]*plan.EndpointSlice, len(objs))
-	for _, slice := range objs {
-		byName[slice.GetName()] = slice
-	}
-	return byName
+	return c.HostnameSlices.byName(ls.Namespace, ls.Name)
 }
 
 // HostnameSlicesNamed returns those with some names.

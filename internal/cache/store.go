@@ -130,6 +130,16 @@ func (s *Store[T]) indexed(namespace, key string) (objs []T) {
 	return objs
 }
 
+// byName returns the same objects by name.
+func (s *Store[T]) byName(namespace, key string) map[string]T {
+	objs := s.indexed(namespace, key)
+	byName := make(map[string]T, len(objs))
+	for _, obj := range objs {
+		byName[obj.GetName()] = obj
+	}
+	return byName
+}
+
 // Indexer returns the cache of a namespace, for tests that fill it without an API server.
 func (s *Store[T]) Indexer(namespace string) cache.Indexer {
 	return s.in(namespace).GetIndexer()
