@@ -46,8 +46,9 @@ func TestReadLocalService(t *testing.T) {
 			}
 			isBad := c.says != ""
 			_, problem := plan.NewTemplates(ls, nodeLabelKey, nil)
-			if plan.IsUnreadable(ls) != isBad || isBad && !strings.Contains(problem.Error(), c.says) {
-				t.Errorf("unreadable: %t, %v", plan.IsUnreadable(ls), problem)
+			isUnreadable := problem != nil && strings.Contains(problem.Error(), "cannot be read")
+			if isUnreadable != isBad || isBad && !strings.Contains(problem.Error(), c.says) {
+				t.Errorf("unreadable: %t, %v", isUnreadable, problem)
 			}
 			if ls.Status.Nodes != c.nodes || ls.Name != "demo" || ls.Generation != 7 || ls.ManagedFields != nil {
 				t.Errorf("read as %+v", ls)

@@ -103,12 +103,6 @@ func MarkUnreadable(ls *v1alpha1.LocalService, err error) {
 	metav1.SetMetaDataAnnotation(&ls.ObjectMeta, unreadableKey, err.Error())
 }
 
-// IsUnreadable reports whether the spec of a LocalService could not be decoded.
-func IsUnreadable(ls *v1alpha1.LocalService) bool {
-	_, unreadable := ls.Annotations[unreadableKey]
-	return unreadable
-}
-
 // metadataFor returns the part of spec.serviceMetadata that a Service for a purpose gets. The Source does not get
 // annotations that ask other software to publish the Service, because the Published Service has them.
 func metadataFor(m *v1alpha1.ServiceMetadata, purpose Purpose) *v1alpha1.ServiceMetadata {
