@@ -80,80 +80,56 @@ func (s *Slices) write(ctx context.Context, ls *v1alpha1.LocalService, change *p
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 	defer cancel()
 	client := s.Kube.DiscoveryV1().EndpointSlices(ls.Namespace)
-	switch change.Action {
-	case plan.Create:
-		if err = s.confirm(ctx, ls); err == nil {
-			_, err = s.live(ctx, names.Published)
-		}
-		if err != nil {
+	if change.Action != plan.Update {
+		if err := s.confirm(ctx, ls); err != nil {
 			return nil, err
 		}
-		asked := names.Copy(change)
-		if written, err = create(ctx, client, asked); err == nil {
-			err = checkStored(names, asked, written)
-		}
-	case plan.Update:
-		asked := names.Copy(change)
+	}
+	if change.Action == plan.Delete {
+		return nil, s.delete(ctx, client, change, names)
+	}
+	asked := names.Copy(change)
+	if change.Action == plan.Update {
 		written, err = client.Update(ctx, asked, metav1.UpdateOptions{FieldManager: v1alpha1.FieldManager})
-		if err == nil {
-			err = checkStored(names, asked, written)
-		}
-	default:
-		if err = s.confirm(ctx, ls); err == nil {
-			_, err = s.live(ctx, names.Source) // If somebody deletes the Source, its EndpointSlices are recreated.
-		}
-		if err == nil && change.Current.Manager.Value() == plan.KubernetesSliceManager {
-			err = s.checkSelectsNothing(ctx, names.Published)
-		}
-		if err == nil {
-			err = s.checkSourceGone(ctx, client, change)
-		}
-		if err != nil {
-			return nil, err
-		}
-		uid, version := change.Current.UID, change.Current.GetResourceVersion()
-		err = client.Delete(ctx, change.Name,
-			metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
-		if apierrors.IsNotFound(err) {
-			err = nil // It was deleted already.
-		}
+	} else if _, err = s.live(ctx, names.Published); err == nil {
+		written, err = create(ctx, client, asked)
+	}
+	if err == nil && !names.IsStored(asked, written) {
+		err = refuse("it was stored with other endpoints, labels or owner than were written: exempt it from the " +
+			"admission webhook or policy that changes them")
 	}
 	return written, err
 }
 
-// checkStored returns an error if an EndpointSlice was not stored as it was written.
-func checkStored(names *plan.Names, asked, stored *discoveryv1.EndpointSlice) error {
-	if names.IsStored(asked, stored) {
-		return nil
+// delete deletes an EndpointSlice, unless that would be made again: while the Source is gone, or the Published Service
+// has a selector, Kubernetes recreates what they publish. The cache does not have a source that has lost its labels, so
+// that of a copy must be gone from the API server.
+func (s *Slices) delete(ctx context.Context, client typeddiscoveryv1.EndpointSliceInterface, change *plan.CopyChange,
+	names *plan.Names) error {
+	if _, err := s.live(ctx, names.Source); err != nil {
+		return err
 	}
-	return refuse("it was stored with other endpoints, labels or owner than were written: exempt it from the " +
-		"admission webhook or policy that changes them")
-}
-
-// checkSourceGone returns an error unless the source of a copy is gone from the API server: the cache does not have a
-// source that has lost its labels.
-func (s *Slices) checkSourceGone(ctx context.Context, client typeddiscoveryv1.EndpointSliceInterface,
-	change *plan.CopyChange) error {
-	source := plan.SourceName(change.Name)
-	if source == change.Name {
-		return nil
+	if change.Current.Manager.Value() == plan.KubernetesSliceManager {
+		published, err := s.live(ctx, names.Published)
+		if err == nil && len(published.Spec.Selector) > 0 {
+			err = reconcile.Stale(fmt.Errorf("the Service %s has a selector", published.Name))
+		}
+		if err != nil {
+			return err
+		}
 	}
-	_, err := client.Get(ctx, source, metav1.GetOptions{})
-	if err == nil {
-		return reconcile.Stale(errors.New("what it was copied from is there"))
+	if source := plan.SourceName(change.Name); source != change.Name {
+		if _, err := client.Get(ctx, source, metav1.GetOptions{}); err == nil {
+			return reconcile.Stale(errors.New("what it was copied from is there"))
+		} else if !apierrors.IsNotFound(err) {
+			return fmt.Errorf("check whether what it was copied from is gone: %w", err)
+		}
 	}
+	uid, version := change.Current.UID, change.Current.GetResourceVersion()
+	err := client.Delete(ctx, change.Name,
+		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
 	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return fmt.Errorf("check whether what it was copied from is gone: %w", err)
-}
-
-// checkSelectsNothing returns an error unless the API server has the same Service, without a selector. While the
-// Service has a selector, Kubernetes recreates its EndpointSlices as often as they are deleted.
-func (s *Slices) checkSelectsNothing(ctx context.Context, service *plan.Service) error {
-	live, err := s.live(ctx, service)
-	if err == nil && len(live.Spec.Selector) > 0 {
-		err = reconcile.Stale(fmt.Errorf("the Service %s has a selector", service.GetName()))
+		return nil // It was deleted already.
 	}
 	return err
 }
