@@ -22,16 +22,14 @@ import (
 // so that each change of one leads to one comparison and one write. A copy whose source is gone has a key of its own.
 type hostnamesController struct {
 	app.Dependencies
-	copies *writer.Slices
-	loop   *reconcile.Loop
+	loop *reconcile.Loop
 	// syncStatus enqueues a LocalService to update its status, after a copy was refused or is no longer refused.
 	syncStatus func(localService types.NamespacedName)
 }
 
 func newHostnamesController(deps app.Dependencies,
 	syncStatus func(localService types.NamespacedName)) *hostnamesController {
-	c := &hostnamesController{Dependencies: deps, copies: &writer.Slices{Dependencies: deps.Dependencies},
-		syncStatus: syncStatus}
+	c := &hostnamesController{Dependencies: deps, syncStatus: syncStatus}
 	c.loop = reconcile.New("hostnames", deps.Clock, c.sync)
 	c.Caches.HostnameSlices.OnChange(c.sliceChanged)
 	c.Caches.Services.OnChange(c.serviceChanged)
@@ -123,7 +121,7 @@ func (c *hostnamesController) sync(ctx context.Context, key types.NamespacedName
 			return nil
 		}
 	}
-	again, report, err := c.copies.Write(ctx, ls, &change, names)
+	again, report, err := c.WriteCopy(ctx, ls, &change, names)
 	if again == 0 && change.Action != plan.Delete {
 		again = reconcile.BatchPeriod // The watch may never show a copy that is deleted at once, as with Services.
 	}

@@ -31,7 +31,6 @@ const eventServicesWritten = "ServicesWritten"
 type localServiceController struct {
 	app.Dependencies
 	services *writer.Services
-	statuses *writer.Statuses
 	loop     *reconcile.Loop // The hostnames controller also adds LocalServices to it: see syncStatus.
 }
 
@@ -39,7 +38,6 @@ func newLocalServiceController(deps app.Dependencies) *localServiceController {
 	c := &localServiceController{
 		Dependencies: deps,
 		services:     writer.NewServices(deps.Dependencies, deps.Options.WriteConcurrency),
-		statuses:     &writer.Statuses{Dependencies: deps.Dependencies},
 	}
 	c.loop = reconcile.New("localservice", deps.Clock, c.sync)
 	c.Caches.LocalServices.OnChange(c.localServiceChanged)
@@ -145,7 +143,7 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	owned := c.Caches.Owned(ls)
 	templates, err := plan.NewTemplates(ls, c.Options.NodeLabelKey, c.Caches.Nodes.Labels())
 	if err = cmp.Or(err, plan.CheckMode(ls, owned)); err != nil {
-		later, err := c.statuses.Write(ctx, ls, status.OfInvalid(ls, err), false)
+		later, err := c.WriteStatus(ctx, ls, status.OfInvalid(ls, err), false)
 		c.syncAgain(key, &plan.Outcome{}, later)
 		return err
 	}
@@ -199,7 +197,7 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 	if outcome.Stopped != nil {
 		return outcome.Stopped // A later sync will report.
 	}
-	later, statusErr := c.statuses.Write(ctx, ls, status.Of(ls, p, outcome), outcome.More)
+	later, statusErr := c.WriteStatus(ctx, ls, status.Of(ls, p, outcome), outcome.More)
 	c.syncAgain(key, outcome, later)
 	return errors.Join(statusErr, writer.Err(outcome, key)) // Refused writes have a backoff of their own.
 }

@@ -38,7 +38,6 @@ const (
 // the pod's owner selects it.
 type podController struct {
 	app.Dependencies
-	labels     *writer.Labels
 	loop       *reconcile.Loop
 	complaints *app.Complaints
 	// judging holds locks that namespaces share by a hash. A worker holds the lock while it compares a pod with all
@@ -52,8 +51,7 @@ var seed = maphash.MakeSeed()
 func newPodController(deps app.Dependencies) *podController {
 	// A pod may have the name of a LocalService, and there are many more of them.
 	deps.Observed, deps.Refusals = cache.NewObserved(), writer.NewRefusals()
-	c := &podController{Dependencies: deps, complaints: app.NewComplaints(),
-		labels: &writer.Labels{Dependencies: deps.Dependencies, Key: deps.Options.NodeLabelKey}}
+	c := &podController{Dependencies: deps, complaints: app.NewComplaints()}
 	c.loop = reconcile.New("pod", deps.Clock, c.sync)
 	c.Caches.Pods.OnChange(c.podChanged)
 	c.Caches.LocalServices.OnChange(c.localServiceChanged)
@@ -128,7 +126,7 @@ func (c *podController) sync(ctx context.Context, key types.NamespacedName) erro
 	if ls == nil && !c.Options.LabelAllPods {
 		return nil
 	}
-	retryAfter, refusal, err := c.labels.Write(ctx, p)
+	retryAfter, refusal, err := c.WriteLabel(ctx, p, c.Options.NodeLabelKey)
 	switch {
 	case err != nil:
 		return err

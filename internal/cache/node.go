@@ -18,7 +18,8 @@ type Node struct {
 }
 
 func trimNode(full *metav1.PartialObjectMetadata) (*Node, error) {
-	return &Node{Identity: plan.IdentityOf(full), Labels: plan.LabelStringOf(full.Labels), created: full.CreationTimestamp.Unix()}, nil
+	return &Node{Identity: plan.IdentityOf(full), Labels: plan.LabelStringOf(full.Labels),
+		created: full.CreationTimestamp.Unix()}, nil
 }
 
 // Created returns when the node was created.

@@ -37,7 +37,8 @@ func trimPod(full *corev1.Pod, nodeLabelKey string) (*Pod, error) {
 	if full.Spec.NodeName != "" && value == naming.NodeLabelValue(full.Spec.NodeName) {
 		return p, nil
 	}
-	p.unlabelled = &unlabelled{uid: full.UID, labels: unique.Make(plan.LabelStringOf(full.Labels)), scheduled: scheduled(full)}
+	p.unlabelled = &unlabelled{uid: full.UID, labels: unique.Make(plan.LabelStringOf(full.Labels)),
+		scheduled: scheduled(full)}
 	if exists {
 		p.unlabelled.controller = metav1.GetControllerOf(full)
 	}

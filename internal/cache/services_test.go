@@ -39,7 +39,8 @@ func TestOwned(t *testing.T) {
 	}
 	expect("empty")
 	show(t, c.Services, of("uid-demo", "default", "a"), of("uid-demo", "default", "b"),
-		of("uid-demo", "other", "c"), of("earlier", "default", "d"), plan.FromAPI(objects.ForeignService("demo-e"), nodeLabelKey))
+		of("uid-demo", "other", "c"), of("earlier", "default", "d"),
+		plan.FromAPI(objects.ForeignService("demo-e"), nodeLabelKey))
 	expect("several LocalServices", "demo-a", "demo-b")
 	show(t, c.Services, of("another", "default", "a"), of("uid-demo", "default", "d"))
 	expect("two have another controller", "demo-b", "demo-d")

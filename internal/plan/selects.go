@@ -20,7 +20,7 @@ type Labels interface {
 	Lookup(key string) (value string, exists bool)
 }
 
-// LabelString holds the labels of an object in one string, in the form of labels.Set.String, so that equal labels are ==.
+// LabelString holds the labels of an object in one string, in the form of labels.Set.String. Equal labels are ==.
 type LabelString string
 
 // LabelStringOf returns labels as a LabelString.

@@ -21,45 +21,40 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
-// Labels writes the node label of pods.
-type Labels struct {
-	Dependencies
-	Key string // of the node label
-}
-
 // LabelAttempt identifies the write of a pod's label.
 func LabelAttempt(p *cache.Pod) Attempt { return Attempt{Owner: p.GetUID()} }
 
-// Write sets the node label of a pod. If the write was refused, it returns how long to wait before the next attempt,
-// and the refusal if it should be reported. It returns an error only if that may pass.
-func (l *Labels) Write(ctx context.Context, p *cache.Pod) (retryAfter time.Duration, refusal, err error) {
+// WriteLabel sets the node label of a pod, whose key is given. If the write was refused, it returns how long to wait
+// before the next attempt, and the refusal if it should be reported. It returns an error only if that may pass.
+func (d *Dependencies) WriteLabel(ctx context.Context, p *cache.Pod, key string) (retryAfter time.Duration, refusal,
+	err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 	defer cancel()
-	written, err := l.write(ctx, p)
+	written, err := d.writeLabel(ctx, p, key)
 	if err == nil {
-		l.Observed.Wrote(cache.KeyOf(p), l.Caches.Pods, written.ResourceVersion)
+		d.Observed.Wrote(cache.KeyOf(p), d.Caches.Pods, written.ResourceVersion)
 		return 0, nil, nil
 	}
-	attempt, failure := LabelAttempt(p), fmt.Errorf("set the label %s of pod %s: %w", l.Key, cache.KeyOf(p), err)
+	attempt, failure := LabelAttempt(p), fmt.Errorf("set the label %s of pod %s: %w", key, cache.KeyOf(p), err)
 	if isGone(err) { // The pod is gone. If the cache keeps it, a webhook answered 404, so back off.
-		gone := l.Refusals.Add(attempt, failure)
+		gone := d.Refusals.Add(attempt, failure)
 		return time.Until(gone.RetryAt), nil, nil
 	}
-	retryAfter, isReported, failure := l.Refusals.AfterFailure(attempt, failure)
+	retryAfter, isReported, failure := d.Refusals.AfterFailure(attempt, failure)
 	if isReported {
 		refusal = err
 	}
 	return retryAfter, refusal, failure
 }
 
-// write patches the node label of a pod. It adds a missing label. It changes another value unless the pod's
+// writeLabel patches the node label of a pod. It adds a missing label. It changes another value unless the pod's
 // controller selects, or may select, pods by it: the controller would release the pod and create another, without
 // end. If Kubernetes stores another value than was written, the write counts as refused.
-func (l *Labels) write(ctx context.Context, p *cache.Pod) (*corev1.Pod, error) {
+func (d *Dependencies) writeLabel(ctx context.Context, p *cache.Pod, key string) (*corev1.Pod, error) {
 	value := naming.NodeLabelValue(p.Node())
-	meta := map[string]any{"uid": p.GetUID(), "labels": map[string]string{l.Key: value}}
-	if current, exists := p.Labels().Lookup(l.Key); exists {
-		if err := l.checkMayChange(ctx, p, current); err != nil {
+	meta := map[string]any{"uid": p.GetUID(), "labels": map[string]string{key: value}}
+	if current, exists := p.Labels().Lookup(key); exists {
+		if err := d.checkMayChange(ctx, p, key, current); err != nil {
 			return nil, err
 		}
 		meta["resourceVersion"] = p.GetResourceVersion() // Since then, something may have adopted the pod.
@@ -68,11 +63,11 @@ func (l *Labels) write(ctx context.Context, p *cache.Pod) (*corev1.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	written, err := l.Kube.CoreV1().Pods(p.GetNamespace()).Patch(ctx, p.GetName(), types.MergePatchType, patch,
+	written, err := d.Kube.CoreV1().Pods(p.GetNamespace()).Patch(ctx, p.GetName(), types.MergePatchType, patch,
 		metav1.PatchOptions{FieldManager: v1alpha1.FieldManager})
-	if err == nil && written.Labels[l.Key] != value {
+	if err == nil && written.Labels[key] != value {
 		err = refuse("an admission webhook or policy removes it, or sets it to something else (%q): exempt the label "+
-			"%s from it", written.Labels[l.Key], l.Key)
+			"%s from it", written.Labels[key], key)
 	}
 	metrics.PodLabelWrites.WithLabelValues(metrics.Result(err)).Inc()
 	return written, err
@@ -80,25 +75,25 @@ func (l *Labels) write(ctx context.Context, p *cache.Pod) (*corev1.Pod, error) {
 
 // checkMayChange returns an error if the pod's controller selects, or may select, the pod by the current value of its
 // node label.
-func (l *Labels) checkMayChange(ctx context.Context, p *cache.Pod, current string) error {
+func (d *Dependencies) checkMayChange(ctx context.Context, p *cache.Pod, key, current string) error {
 	ref := p.Controller()
 	if ref == nil {
 		return nil
 	}
 	name := words.Printable(ref.Kind + " " + ref.Name) // Anybody may write an owner.
 	const advice = "take the label out of that selector, or start the controller with another -node-label-key"
-	keys, err := owner.SelectorKeys(ctx, l.Kube, p.GetNamespace(), ref)
+	keys, err := owner.SelectorKeys(ctx, d.Kube, p.GetNamespace(), ref)
 	switch {
 	case errors.Is(err, owner.ErrUnknownKind):
 		return refuse("%s (%s) may select its pods by %s=%s, so that stays: %s", name, words.Printable(ref.APIVersion),
-			l.Key, current, advice)
+			key, current, advice)
 	case err != nil && ClassOf(err) == Transient:
 		return fmt.Errorf("read %s: %w", name, err)
 	case err != nil:
-		return refuse("%s cannot be read, and may select its pods by %s=%s, so that stays: %s: %w", name, l.Key,
+		return refuse("%s cannot be read, and may select its pods by %s=%s, so that stays: %s: %w", name, key,
 			current, advice, err)
-	case slices.Contains(keys, l.Key):
-		return refuse("%s selects its pods by %s=%s, so that stays: %s", name, l.Key, current, advice)
+	case slices.Contains(keys, key):
+		return refuse("%s selects its pods by %s=%s, so that stays: %s", name, key, current, advice)
 	}
 	return nil
 }

@@ -22,9 +22,6 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// Slices makes the changes of EndpointSlices with hostnames.
-type Slices struct{ Dependencies }
-
 // sliceAttempt identifies the write of an EndpointSlice.
 func sliceAttempt(ls *v1alpha1.LocalService, name string) Attempt {
 	return Attempt{Owner: ls.UID, Generation: ls.Generation, Name: "EndpointSlice/" + name}
@@ -40,28 +37,28 @@ func (d *Dependencies) refusedCopies(ls *v1alpha1.LocalService, changes []plan.C
 	return refused
 }
 
-// Write makes a change of the names of a LocalService, unless it still waits after a refusal. It returns how long a
+// WriteCopy makes a change of the names of a LocalService, unless it still waits after a refusal. It returns how long a
 // refused change has to wait, and whether there is something to report: the change was refused, or no longer is. It
 // returns an error only if that may pass.
-func (s *Slices) Write(ctx context.Context, ls *v1alpha1.LocalService, change *plan.CopyChange, names *plan.Names) (
-	retryAfter time.Duration, report bool, err error) {
+func (d *Dependencies) WriteCopy(ctx context.Context, ls *v1alpha1.LocalService, change *plan.CopyChange,
+	names *plan.Names) (retryAfter time.Duration, report bool, err error) {
 	attempt := sliceAttempt(ls, change.Name)
-	if after := s.Refusals.RetryAfter(attempt); after > 0 {
+	if after := d.Refusals.RetryAfter(attempt); after > 0 {
 		return after, false, nil
 	}
-	before, _ := s.Refusals.Get(attempt)
-	written, err := s.write(ctx, ls, change, names)
+	before, _ := d.Refusals.Get(attempt)
+	written, err := d.writeCopy(ctx, ls, change, names)
 	metrics.SliceWrites.WithLabelValues(string(change.Action), metrics.Result(err)).Inc()
 	if err == nil {
-		s.Refusals.Remove(attempt)
+		d.Refusals.Remove(attempt)
 		if written != nil {
-			s.Observed.Wrote(SliceKey(ls.Namespace, change.Name), s.Caches.HostnameSlices, written.ResourceVersion)
+			d.Observed.Wrote(SliceKey(ls.Namespace, change.Name), d.Caches.HostnameSlices, written.ResourceVersion)
 		}
 		return 0, before.IsReported(), nil
 	}
 	failure := &plan.WriteError{Action: change.Action, Kind: plan.EndpointSliceKind, Namespace: ls.Namespace,
 		Name: change.Name, Err: err}
-	retryAfter, report, err = s.Refusals.AfterFailure(attempt, failure)
+	retryAfter, report, err = d.Refusals.AfterFailure(attempt, failure)
 	if report {
 		klog.FromContext(ctx).Error(failure, "EndpointSlice refused, trying again later",
 			"localService", klog.KObj(ls), "after", retryAfter)
@@ -74,24 +71,24 @@ func SliceKey(namespace, name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: plan.SourceName(name)}
 }
 
-// write makes a change, and returns the EndpointSlice as the API server stored it; nil if it was deleted.
-func (s *Slices) write(ctx context.Context, ls *v1alpha1.LocalService, change *plan.CopyChange, names *plan.Names) (
-	written *discoveryv1.EndpointSlice, err error) {
+// writeCopy makes a change, and returns the EndpointSlice as the API server stored it; nil if it was deleted.
+func (d *Dependencies) writeCopy(ctx context.Context, ls *v1alpha1.LocalService, change *plan.CopyChange,
+	names *plan.Names) (written *discoveryv1.EndpointSlice, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 	defer cancel()
-	client := s.Kube.DiscoveryV1().EndpointSlices(ls.Namespace)
+	client := d.Kube.DiscoveryV1().EndpointSlices(ls.Namespace)
 	if change.Action != plan.Update {
-		if err := s.confirm(ctx, ls); err != nil {
+		if err := d.confirm(ctx, ls); err != nil {
 			return nil, err
 		}
 	}
 	if change.Action == plan.Delete {
-		return nil, s.delete(ctx, client, change, names)
+		return nil, d.deleteCopy(ctx, client, change, names)
 	}
 	asked := names.Copy(change)
 	if change.Action == plan.Update {
 		written, err = client.Update(ctx, asked, metav1.UpdateOptions{FieldManager: v1alpha1.FieldManager})
-	} else if _, err = s.live(ctx, names.Published); err == nil {
+	} else if _, err = d.liveService(ctx, names.Published); err == nil {
 		written, err = create(ctx, client, asked)
 	}
 	if err == nil && !names.IsStored(asked, written) {
@@ -101,16 +98,16 @@ func (s *Slices) write(ctx context.Context, ls *v1alpha1.LocalService, change *p
 	return written, err
 }
 
-// delete deletes an EndpointSlice, unless that would be made again: while the Source is gone, or the Published Service
-// has a selector, Kubernetes recreates what they publish. The cache does not have a source that has lost its labels, so
-// that of a copy must be gone from the API server.
-func (s *Slices) delete(ctx context.Context, client typeddiscoveryv1.EndpointSliceInterface, change *plan.CopyChange,
-	names *plan.Names) error {
-	if _, err := s.live(ctx, names.Source); err != nil {
+// deleteCopy deletes an EndpointSlice, unless that would be made again: while the Source is gone, or the Published
+// Service has a selector, Kubernetes recreates what they publish. The cache does not have a source that has lost its
+// labels, so that of a copy must be gone from the API server.
+func (d *Dependencies) deleteCopy(ctx context.Context, client typeddiscoveryv1.EndpointSliceInterface,
+	change *plan.CopyChange, names *plan.Names) error {
+	if _, err := d.liveService(ctx, names.Source); err != nil {
 		return err
 	}
 	if change.Current.Manager.Value() == plan.KubernetesSliceManager {
-		published, err := s.live(ctx, names.Published)
+		published, err := d.liveService(ctx, names.Published)
 		if err == nil && len(published.Spec.Selector) > 0 {
 			err = reconcile.Stale(fmt.Errorf("the Service %s has a selector", published.Name))
 		}
@@ -134,11 +131,11 @@ func (s *Slices) delete(ctx context.Context, client typeddiscoveryv1.EndpointSli
 	return err
 }
 
-// live returns a Service from the API server. It returns a Stale error if the Service differs from the one in the
-// cache, or is being deleted: the garbage collector would delete what belongs to it as often as it is created. It
+// liveService returns a Service from the API server. It returns a Stale error if the Service differs from the one in
+// the cache, or is being deleted: the garbage collector would delete what belongs to it as often as it is created. It
 // uses a list request, which is permitted anyway.
-func (s *Slices) live(ctx context.Context, service *plan.Service) (*corev1.Service, error) {
-	list, err := s.Kube.CoreV1().Services(service.GetNamespace()).List(ctx,
+func (d *Dependencies) liveService(ctx context.Context, service *plan.Service) (*corev1.Service, error) {
+	list, err := d.Kube.CoreV1().Services(service.GetNamespace()).List(ctx,
 		metav1.ListOptions{
 			FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, service.GetName()).String()})
 	if err != nil {

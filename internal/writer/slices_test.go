@@ -24,7 +24,6 @@ import (
 // slicesFixture is a fixture for a LocalService with mode Hostnames that has one EndpointSlice to copy, s1.
 type slicesFixture struct {
 	*fixture
-	slices  *Slices
 	names   *plan.Names
 	changes map[plan.Action]plan.CopyChange
 
@@ -41,7 +40,6 @@ type slicesFixture struct {
 func newSlicesFixture(t *testing.T) *slicesFixture {
 	t.Helper()
 	f := &slicesFixture{fixture: newFixture(t, 1, objects.HostnamesMode), isThere: true, hasSource: notFound}
-	f.slices = &Slices{f.deps}
 	all := map[string]*plan.Service{}
 	for _, template := range f.templates {
 		s := objects.Stored(template.Service(""))
@@ -164,8 +162,8 @@ func TestWriteSlice(t *testing.T) {
 func (f *slicesFixture) checkWrite(action plan.Action, want []string, wantOutcome string) {
 	f.t.Helper()
 	change := f.changes[action]
-	again, report, err := f.slices.Write(f.t.Context(), f.ls, &change, f.names)
-	refused := f.slices.refusedCopies(f.ls, []plan.CopyChange{change})
+	again, report, err := f.deps.WriteCopy(f.t.Context(), f.ls, &change, f.names)
+	refused := f.deps.refusedCopies(f.ls, []plan.CopyChange{change})
 	outcome := ""
 	switch {
 	case len(refused) > 0:
@@ -206,8 +204,8 @@ func TestRefusedSlice(t *testing.T) {
 		change := f.changes[plan.Create]
 		expect := func(when string, wantAgain time.Duration, wantReport bool, wantRequests, wantRefused int) {
 			t.Helper()
-			again, report, err := f.slices.Write(t.Context(), f.ls, &change, f.names)
-			requests, refused := f.took(), f.slices.refusedCopies(f.ls, []plan.CopyChange{change, {Name: "other"}})
+			again, report, err := f.deps.WriteCopy(t.Context(), f.ls, &change, f.names)
+			requests, refused := f.took(), f.deps.refusedCopies(f.ls, []plan.CopyChange{change, {Name: "other"}})
 			if wantAgain > 0 && again != wantAgain || report != wantReport || err != nil ||
 				len(requests) != wantRequests || len(refused) != wantRefused {
 				t.Errorf("%s: again after %s, report %t, %v, %v, %v", when, again, report, err, requests, refused)

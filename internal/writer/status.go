@@ -29,21 +29,19 @@ const (
 	turnsInterval = 5 * time.Second
 )
 
-// Statuses writes the status of LocalServices, and records events for conditions that begin to need attention.
-type Statuses struct{ Dependencies }
-
-// Write writes the status of a LocalService if it differs. It returns how long to wait if the write is too early, if
+// WriteStatus writes the status of a LocalService if it differs, and records events for conditions that begin to need
+// attention. It returns how long to wait if the write is too early, if
 // the status was refused, or if the cache has not observed the last status.
-func (s *Statuses) Write(ctx context.Context, ls *v1alpha1.LocalService, after v1alpha1.LocalServiceStatus,
+func (d *Dependencies) WriteStatus(ctx context.Context, ls *v1alpha1.LocalService, after v1alpha1.LocalServiceStatus,
 	moreTurns bool) (later time.Duration, err error) {
-	if wait := s.Observed.Wait(cache.KeyOf(ls), s.Caches.LocalServices, cache.StatusTimeout); wait > 0 {
+	if wait := d.Observed.Wait(cache.KeyOf(ls), d.Caches.LocalServices, cache.StatusTimeout); wait > 0 {
 		return wait, nil
 	}
 	if apiequality.Semantic.DeepEqual(&ls.Status, &after) {
 		return 0, nil
 	}
 	attempt := Attempt{Owner: ls.UID, Generation: ls.Generation, Action: "Status"}
-	if wait := s.Refusals.RetryAfter(attempt); wait > 0 {
+	if wait := d.Refusals.RetryAfter(attempt); wait > 0 {
 		return wait, nil
 	}
 	onlyNumbers := ls.Status.ObservedGeneration == ls.Generation &&
@@ -52,24 +50,24 @@ func (s *Statuses) Write(ctx context.Context, ls *v1alpha1.LocalService, after v
 	if moreTurns {
 		interval = turnsInterval
 	}
-	left := interval - s.Observed.SinceWrite(cache.KeyOf(ls), s.Caches.LocalServices)
+	left := interval - d.Observed.SinceWrite(cache.KeyOf(ls), d.Caches.LocalServices)
 	if onlyNumbers && left > 0 {
 		return left, nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 	defer cancel()
-	if failure := s.write(ctx, ls, &after); failure != nil {
-		retryAfter, isReported, err := s.Refusals.AfterFailure(attempt, failure)
+	if failure := d.writeStatus(ctx, ls, &after); failure != nil {
+		retryAfter, isReported, err := d.Refusals.AfterFailure(attempt, failure)
 		if isReported {
 			klog.FromContext(ctx).Error(failure, "Status refused, trying again later", "localService", klog.KObj(ls),
 				"after", retryAfter)
 		}
 		return retryAfter, err
 	}
-	s.Refusals.Remove(attempt)
+	d.Refusals.Remove(attempt)
 	warnings := status.Warnings(ls.Status.Conditions, after.Conditions)
 	for _, condition := range warnings {
-		s.Record(ls, corev1.EventTypeWarning, condition.Reason, condition.Message)
+		d.Record(ls, corev1.EventTypeWarning, condition.Reason, condition.Message)
 	}
 	for _, c := range append(warnings, status.Recovered(ls.Status.Conditions, after.Conditions)...) {
 		klog.FromContext(ctx).Info("Condition changed", "localService", klog.KObj(ls), "condition", c.Type,
@@ -78,8 +76,9 @@ func (s *Statuses) Write(ctx context.Context, ls *v1alpha1.LocalService, after v
 	return 0, nil
 }
 
-// write writes the status of a LocalService. It ignores one that was deleted, which the watch will show.
-func (s *Statuses) write(ctx context.Context, ls *v1alpha1.LocalService, after *v1alpha1.LocalServiceStatus) error {
+// writeStatus writes the status of a LocalService. It ignores one that was deleted, which the watch will show.
+func (d *Dependencies) writeStatus(ctx context.Context, ls *v1alpha1.LocalService,
+	after *v1alpha1.LocalServiceStatus) error {
 	// The resource version protects a LocalService that was changed, or recreated under the same name, from a status
 	// that is not its own. An older CustomResourceDefinition would drop fields without a word.
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(after)
@@ -92,13 +91,13 @@ func (s *Statuses) write(ctx context.Context, ls *v1alpha1.LocalService, after *
 	object.SetUID(ls.UID)
 	object.SetResourceVersion(ls.ResourceVersion)
 	// A typed client could not decode the answer if the spec is unreadable.
-	written, err := s.Dynamic.Resource(v1alpha1.SchemeGroupVersion.WithResource("localservices")).Namespace(ls.Namespace).
+	written, err := d.Dynamic.Resource(v1alpha1.SchemeGroupVersion.WithResource("localservices")).Namespace(ls.Namespace).
 		UpdateStatus(ctx, object, metav1.UpdateOptions{FieldManager: v1alpha1.FieldManager,
 			FieldValidation: metav1.FieldValidationStrict})
 	metrics.StatusWrites.WithLabelValues(metrics.Result(err)).Inc()
 	switch {
 	case err == nil:
-		s.Observed.Wrote(cache.KeyOf(ls), s.Caches.LocalServices, written.GetResourceVersion())
+		d.Observed.Wrote(cache.KeyOf(ls), d.Caches.LocalServices, written.GetResourceVersion())
 		return nil
 	case apierrors.IsNotFound(err):
 		return nil

@@ -27,8 +27,8 @@ import (
 
 func now() metav1.Time { return metav1.NewTime(time.Now()) }
 
-// newStatuses makes Statuses whose API server answers with an error, or with the last LocalService that was sent.
-func newStatuses(f *fixture, sent *v1alpha1.LocalService, answer *error) (s *Statuses, events *[]string) {
+// newStatuses makes Dependencies whose API server answers with an error, or with the last LocalService that was sent.
+func newStatuses(f *fixture, sent *v1alpha1.LocalService, answer *error) (s *Dependencies, events *[]string) {
 	client := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
 	client.PrependReactor("update", "localservices/status", func(a core.Action) (bool, runtime.Object, error) {
 		object := a.(core.UpdateAction).GetObject().(*unstructured.Unstructured)
@@ -39,7 +39,7 @@ func newStatuses(f *fixture, sent *v1alpha1.LocalService, answer *error) (s *Sta
 		f.requests = append(f.requests, a.GetVerb())
 		return true, object, *answer
 	})
-	s, events = &Statuses{f.deps}, new([]string)
+	s, events = new(f.deps), new([]string)
 	s.Dynamic = client
 	s.Record = func(_ runtime.Object, eventType, reason, _ string) {
 		*events = append(*events, eventType+" "+reason)
@@ -68,7 +68,7 @@ func TestStatus(t *testing.T) {
 			f := newFixture(t, 1)
 			var sent v1alpha1.LocalService
 			s, _ := newStatuses(f, &sent, &c.answer)
-			err := s.write(t.Context(), f.ls, &after)
+			err := s.writeStatus(t.Context(), f.ls, &after)
 			if (err != nil) != c.fails || reconcile.IsStale(err) != c.stale {
 				t.Errorf("%v", err)
 			}
@@ -102,7 +102,8 @@ func TestStatusNumbers(t *testing.T) {
 		expect := func(when string, what found, wantLater time.Duration, isWritten bool, want ...string) {
 			t.Helper()
 			before := f.ls.DeepCopy()
-			later, err := s.Write(t.Context(), f.ls, status.Of(f.ls, &what.plan, &what.outcome), what.outcome.More)
+			after := status.Of(f.ls, &what.plan, &what.outcome)
+			later, err := s.WriteStatus(t.Context(), f.ls, after, what.outcome.More)
 			if requests := f.took(); later != wantLater || err != nil || len(requests) > 0 != isWritten ||
 				!slices.Equal(*events, want) {
 				t.Errorf("%s: later %s, want %s; %v, %v, events %v", when, later, wantLater, requests, err, *events)
@@ -138,7 +139,8 @@ func TestStatusNumbers(t *testing.T) {
 		f.ls.Generation++
 		expect("of another generation", refused, 0, true)
 		answer = errors.New("no answer")
-		if _, err := s.Write(t.Context(), f.ls, status.Of(f.ls, &plan.Plan{}, &plan.Outcome{}), false); err == nil {
+		_, err := s.WriteStatus(t.Context(), f.ls, status.Of(f.ls, &plan.Plan{}, &plan.Outcome{}), false)
+		if err == nil {
 			t.Error("no error although the API server does not answer")
 		}
 	})
@@ -154,7 +156,7 @@ func TestStatusIsLogged(t *testing.T) {
 	write := func(inPlace int, refused ...error) {
 		t.Helper()
 		after := status.Of(f.ls, &plan.Plan{Nodes: 1, InPlace: inPlace, Ready: 1}, &plan.Outcome{Refused: refused})
-		if _, err := s.Write(klog.NewContext(t.Context(), logger), f.ls, after, false); err != nil {
+		if _, err := s.WriteStatus(klog.NewContext(t.Context(), logger), f.ls, after, false); err != nil {
 			t.Fatal(err)
 		}
 		f.ls = f.ls.DeepCopy()
