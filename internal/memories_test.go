@@ -23,8 +23,6 @@ var plumbing = map[string]string{
 	"internal/cache Pods.begun":            "closed once, when a LocalService first needs labels on pods",
 	"internal/cache Store.watched":         "the informers, whose stores are the caches; fixed at the start",
 	"internal/metrics readyReasons":        "a constant",
-	"internal/plan Content.Annotations":    "part of one Service",
-	"internal/plan Content.Labels":         "part of one Service",
 	"internal/plan Input.Owned":            "part of one plan",
 	"internal/plan Input.Ready":            "part of one plan",
 	"internal/plan Names.Slices":           "part of one plan",

@@ -54,12 +54,7 @@ func FromAPI(full *corev1.Service, nodeLabelKey string) *Service {
 	}
 	s.Node = unique.Make(full.Annotations[v1alpha1.NodeAnnotationKey])
 	s.clusterIPs = unique.Make(cmp.Or(strings.Join(full.Spec.ClusterIPs, ","), full.Spec.ClusterIP))
-	content := ContentOf(full, nodeLabelKey)
-	encoded, err := (&corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Labels: content.Labels, Annotations: content.Annotations,
-			OwnerReferences: content.OwnerReferences},
-		Spec: content.Spec,
-	}).Marshal()
+	encoded, err := (*corev1.Service)(ContentOf(full, nodeLabelKey)).Marshal()
 	if err != nil {
 		panic(err) // It has been decoded.
 	}
@@ -69,12 +64,11 @@ func FromAPI(full *corev1.Service, nodeLabelKey string) *Service {
 
 // Content decodes what Services for different nodes can have in common. It is empty for Services of others.
 func (s *Service) Content() *Content {
-	var full corev1.Service
-	if err := full.Unmarshal([]byte(s.content.Value())); err != nil {
+	content := &Content{}
+	if err := (*corev1.Service)(content).Unmarshal([]byte(s.content.Value())); err != nil {
 		panic(err) // It was encoded by FromAPI.
 	}
-	return &Content{Labels: full.Labels, Annotations: full.Annotations, OwnerReferences: full.OwnerReferences,
-		Spec: full.Spec}
+	return content
 }
 
 // Same reports whether two states of a Service differ only in the resource version.
@@ -84,25 +78,17 @@ func (s *Service) Same(other *Service) bool {
 	return a == *other
 }
 
-// Content holds what Services for different nodes can have in common: all of a Service except its identity, its
-// addresses, and its node, which ownNode stands for. A decision about a Content applies to all Services that share
-// it.
-type Content struct {
-	Labels          map[string]string
-	Annotations     map[string]string // without those of the node and of kubectl apply
-	OwnerReferences []metav1.OwnerReference
-	Spec            corev1.ServiceSpec // ClusterIP is None or empty, ClusterIPs are empty
-}
+// Content is what Services for different nodes can have in common: the spec, labels, annotations and owners of a
+// Service, without its addresses (ClusterIP is None or empty), what kubectl apply has recorded, and its node, which
+// ownNode stands for. A decision about a Content applies to all Services that share it.
+type Content corev1.Service
 
 // ContentOf returns the Content of a Service. It does not change the Service.
 func ContentOf(service *corev1.Service, nodeLabelKey string) *Content {
 	value := naming.NodeLabelValue(service.Annotations[v1alpha1.NodeAnnotationKey])
-	c := &Content{
-		Labels:          replaceValue(service.Labels, nodeLabelKey, value, ownNode),
-		Annotations:     maps.Clone(service.Annotations),
-		OwnerReferences: service.OwnerReferences,
-		Spec:            service.Spec,
-	}
+	c := &Content{Spec: service.Spec}
+	c.Labels = replaceValue(service.Labels, nodeLabelKey, value, ownNode)
+	c.Annotations, c.OwnerReferences = maps.Clone(service.Annotations), service.OwnerReferences
 	delete(c.Annotations, v1alpha1.NodeAnnotationKey)
 	delete(c.Annotations, corev1.LastAppliedConfigAnnotation)
 	c.Spec.Selector = replaceValue(c.Spec.Selector, nodeLabelKey, value, ownNode)
@@ -116,14 +102,9 @@ func ContentOf(service *corev1.Service, nodeLabelKey string) *Content {
 // service returns a node's Service with this Content. The caller adds its identity and addresses.
 func (c *Content) service(node, nodeLabelKey string) *corev1.Service {
 	value := naming.NodeLabelValue(node)
-	s := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{
-			Labels:          replaceValue(c.Labels, nodeLabelKey, ownNode, value),
-			Annotations:     maps.Clone(c.Annotations),
-			OwnerReferences: slices.Clone(c.OwnerReferences),
-		},
-		Spec: c.Spec,
-	}
+	s := new(corev1.Service(*c))
+	s.Labels = replaceValue(c.Labels, nodeLabelKey, ownNode, value)
+	s.Annotations, s.OwnerReferences = maps.Clone(c.Annotations), slices.Clone(c.OwnerReferences)
 	s.Spec.Selector = replaceValue(c.Spec.Selector, nodeLabelKey, ownNode, value)
 	if node != "" {
 		metav1.SetMetaDataAnnotation(&s.ObjectMeta, v1alpha1.NodeAnnotationKey, node)
