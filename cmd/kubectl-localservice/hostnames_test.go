@@ -31,9 +31,9 @@ func newHostnamesFixture(t *testing.T, groupBy string) *fixture {
 	source, published := templates(ls)[0].Service(""), templates(ls)[1].Service("")
 	source.UID, published.UID = "uid-of-source", "uid-of-published"
 
-	names := plan.NewNames(ls, func(string) bool { return true }, func(node, _ string) (string, bool) {
-		return zones[node[1]-'1'], true
-	})
+	names := plan.NamesOf(ls, v1alpha1.DefaultNodeLabelKey, func(string) bool { return true },
+		func(node, _ string) (string, bool) { return zones[node[1]-'1'], true },
+		func(string) *plan.Service { return nil })
 	copied := sourceSlice(source, "1", on("n1", endpoint("a", "10.0.0.1", true)),
 		on("n1", endpoint("b", "10.0.0.2", true)), on("n2", endpoint("c", "10.0.0.3", false)))
 	uncopied := sourceSlice(source, "2", on("n4", endpoint("d", "10.0.0.4", true)))

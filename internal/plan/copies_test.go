@@ -111,7 +111,7 @@ func TestCopies(t *testing.T) {
 		"by hand": {[]*apiSlice{one, copyOf(one), edited(two, managedBy("me"))}, nil, 2, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			names := NewNames(ls, objects.Named, nil)
+			names := unpublished(ls, objects.Named, nil)
 			names.Source, names.Published, names.Slices = base.Source, base.Published, byName(c.slices...)
 			if c.edit != nil {
 				c.edit(names)
@@ -168,7 +168,7 @@ func TestCopy(t *testing.T) {
 	})
 	base := newNames(t)
 	source, published := base.Source, base.Published
-	names := NewNames(ls, func(name string) bool { return name == "1" }, nil)
+	names := unpublished(ls, func(name string) bool { return name == "1" }, nil)
 	names.Published = published
 	s := sourceSlice(source, "s1", "1", "2", "3")
 	before := s.DeepCopy()

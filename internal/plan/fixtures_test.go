@@ -58,7 +58,12 @@ func (c cluster) input(t *Template, nodes ...string) Input {
 	}
 	return Input{Templates: Templates{t}, Nodes: nodes, Owned: owned,
 		Lookup: func(name string) *Service { return all[name] },
-		Names:  NewNames(t.owner, objects.Named, nil)}
+		Names:  unpublished(t.owner, objects.Named, nil)}
+}
+
+// unpublished returns the Names of a LocalService without Services.
+func unpublished(ls *v1alpha1.LocalService, isNamed func(string) bool, labels NodeLabels) *Names {
+	return NamesOf(ls, nodeLabelKey, isNamed, labels, func(string) *Service { return nil })
 }
 
 // existing returns the Services of a LocalService for nodes as the API server has them, edited.

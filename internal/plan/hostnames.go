@@ -32,14 +32,9 @@ type Names struct {
 	Slices map[string]*EndpointSlice
 }
 
-// NewNames returns the Names of a LocalService, without the Services that publish them. isNamed reports whether a
-// node has a name or, with groupBy, a part in one: the LocalService selects the node, and no other node has its name
-// (see Rivals).
-func NewNames(ls *v1alpha1.LocalService, isNamed func(node string) bool, labels NodeLabels) *Names {
-	return &Names{localService: ls, isNamed: isNamed, labels: labels}
-}
-
-// NamesOf returns the Names of a LocalService, even if nothing is published. lookup returns the Service with a name.
+// NamesOf returns the Names of a LocalService, even if nothing is published. isNamed reports whether a node has a name
+// or, with groupBy, a part in one: the LocalService selects the node, and no other node has its name (see Rivals).
+// lookup returns the Service with a name.
 func NamesOf(ls *v1alpha1.LocalService, nodeLabelKey string, isNamed func(node string) bool, labels NodeLabels,
 	lookup func(name string) *Service) *Names {
 	ours := func(purpose Purpose) *Service {
@@ -50,9 +45,7 @@ func NamesOf(ls *v1alpha1.LocalService, nodeLabelKey string, isNamed func(node s
 		// A Service that is being deleted counts, too: Kubernetes updates its EndpointSlices until it is gone.
 		return service
 	}
-	names := NewNames(ls, isNamed, labels)
-	names.Source, names.Published = ours(Source), ours(Published)
-	return names
+	return &Names{localService: ls, isNamed: isNamed, labels: labels, Source: ours(Source), Published: ours(Published)}
 }
 
 // Of returns the hostname of a node; "" if it has none.

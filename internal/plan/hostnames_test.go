@@ -97,7 +97,7 @@ func TestHostnamesOf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ls := localService(c.edit...)
-			h := NewNames(ls, func(name string) bool {
+			h := unpublished(ls, func(name string) bool {
 				set, found := nodes[name]
 				return found && Selects(ls, name, set)
 			}, func(name, key string) (string, bool) { return nodes[name].Lookup(key) })

@@ -45,10 +45,11 @@ func inPlace(ls *v1alpha1.LocalService, nodes []*corev1.Node, endpoints ...disco
 	for _, n := range nodes {
 		labelsOf[n.Name] = n.Labels
 	}
-	names := plan.NewNames(ls, func(node string) bool {
+	names := plan.NamesOf(ls, nodeLabel, func(node string) bool {
 		set, exists := labelsOf[node]
 		return exists && plan.Selects(ls, node, set)
-	}, func(node, key string) (string, bool) { return labelsOf[node].Lookup(key) })
+	}, func(node, key string) (string, bool) { return labelsOf[node].Lookup(key) },
+		func(string) *plan.Service { return nil })
 	names.Source, names.Published = plan.FromAPI(in.Services[0], nodeLabel), plan.FromAPI(in.Services[1], nodeLabel)
 	names.Slices = map[string]*plan.EndpointSlice{source.Name: plan.SliceFromAPI(source)}
 	missing := names.Copies().Changes[0]
