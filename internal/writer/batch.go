@@ -49,8 +49,7 @@ func (t *turn) attempt(action plan.Action, name string) Attempt {
 // startsSlowly reports whether the first write of an action is made alone: yes in a first turn, and while all writes
 // of the action are refused. In later turns, the API server has already accepted some.
 func (t *turn) startsSlowly(action plan.Action) bool {
-	_, isActionRefused := t.Refusals.Get(t.attempt(action, ""))
-	return isActionRefused || !status.IsWriting(t.ls)
+	return t.Refusals.Get(t.attempt(action, "")).Err != nil || !status.IsWriting(t.ls)
 }
 
 // due returns the changes of an action that may be tried now, each group in random order: first those that were never
@@ -60,24 +59,24 @@ func (t *turn) due(action plan.Action, changes []plan.Change) []*plan.Change {
 		return nil
 	}
 	fresh, refused := make([]*plan.Change, 0, len(changes)), []*plan.Change(nil)
-	whole, _ := t.Refusals.Get(t.attempt(action, ""))
+	whole := t.Refusals.Get(t.attempt(action, ""))
 	waiting, isReported := false, false
 	for i := range changes {
 		change := &changes[i]
-		last, isRefused := t.Refusals.Get(t.attempt(action, change.Name))
+		last := t.Refusals.Get(t.attempt(action, change.Name))
 		switch left := max(time.Until(last.RetryAt), time.Until(whole.RetryAt)); {
 		case left > 0:
 			waiting, isReported = true, isReported || last.Err != nil
 			t.retryIn(left)
-			t.report(&last)
-		case isRefused:
+			t.report(last)
+		case last.Err != nil:
 			refused = append(refused, change)
 		default:
 			fresh = append(fresh, change)
 		}
 	}
 	if waiting && !isReported {
-		t.report(&whole) // None of the waiting changes was refused by itself.
+		t.report(whole) // None of the waiting changes was refused by itself.
 	}
 	if action != plan.Replace { // If a finalizer blocks the first, a retry must begin with it again.
 		for _, group := range [][]*plan.Change{fresh, refused} {
@@ -160,12 +159,11 @@ func (t *turn) failed(change *plan.Change, err error) {
 func (t *turn) refuse(change *plan.Change, err error) {
 	attempt := t.attempt(change.Action, change.Name)
 	t.batch.refused = append(t.batch.refused, refusedWrite{attempt, err})
-	refusal := t.Refusals.next(attempt, err)
-	t.report(&refusal)
+	t.report(t.Refusals.next(attempt, err))
 }
 
 // report adds a refusal, of this turn or an earlier one, to the outcome.
-func (t *turn) report(refusal *Refusal) {
+func (t *turn) report(refusal Refusal) {
 	switch {
 	case refusal.IsReported():
 		t.out.Refused = append(t.out.Refused, refusal.Err)
@@ -193,7 +191,7 @@ func (t *turn) conclude(ctx context.Context, rest []*plan.Change) {
 	for _, change := range rest {
 		waits, err := t.attempt(change.Action, change.Name), error(nil)
 		// A denial counts only when it is the answer to a try: see Refusal.IsReported.
-		if last, _ := t.Refusals.Get(waits); last.IsReported() {
+		if last := t.Refusals.Get(waits); last.IsReported() {
 			err = last.Err
 		} else {
 			waits, err = t.attempt(b.action, ""), b.refused[len(b.refused)-1].err
@@ -226,7 +224,6 @@ func (t *turn) remember(ctx context.Context) {
 // reportRefused reports the last answers to changes that are due but not tried in this turn.
 func (t *turn) reportRefused(due []*plan.Change) {
 	for _, change := range due {
-		last, _ := t.Refusals.Get(t.attempt(change.Action, change.Name))
-		t.report(&last)
+		t.report(t.Refusals.Get(t.attempt(change.Action, change.Name)))
 	}
 }

@@ -51,7 +51,7 @@ type Refusals struct {
 }
 
 // IsReported reports whether a refusal should be reported. RBAC's denial should not, until it has lasted for a while.
-func (r *Refusal) IsReported() bool {
+func (r Refusal) IsReported() bool {
 	return r.Err != nil && (r.Times > earlyDenials || !plan.IsDenied(r.Err))
 }
 
@@ -69,8 +69,8 @@ func (r *Refusals) Add(attempt Attempt, err error) Refusal {
 // gets the longest backoff at once. A denial, and what is refused after one, is counted anew: whatever was refused
 // before, a restart of the API server is not reported.
 func (r *Refusals) next(attempt Attempt, err error) Refusal {
-	last, isKnown := r.Get(attempt)
-	if isKnown && plan.IsDenied(last.Err) != plan.IsDenied(err) {
+	last := r.Get(attempt)
+	if last.Err != nil && plan.IsDenied(last.Err) != plan.IsDenied(err) {
 		last.Times = 0
 	}
 	times, first := last.Times+1, minRefusedBackoff
@@ -99,17 +99,16 @@ func (r *Refusals) AfterFailure(attempt Attempt, err error) (retryAfter time.Dur
 	return time.Until(refusal.RetryAt), refusal.IsReported(), nil
 }
 
-// Get returns the last refusal of an attempt, and whether there is one.
-func (r *Refusals) Get(attempt Attempt) (refusal Refusal, isRefused bool) {
-	last, isRefused := r.refusals.Get(attempt)
-	refusal, _ = last.(Refusal)
-	return refusal, isRefused
+// Get returns the last refusal of an attempt; the zero value if there is none.
+func (r *Refusals) Get(attempt Attempt) Refusal {
+	last, _ := r.refusals.Get(attempt)
+	refusal, _ := last.(Refusal)
+	return refusal
 }
 
 // RetryAfter returns how long an attempt still has to wait; 0 if it may be made now.
 func (r *Refusals) RetryAfter(attempt Attempt) time.Duration {
-	refusal, _ := r.Get(attempt)
-	return max(time.Until(refusal.RetryAt), 0)
+	return max(time.Until(r.Get(attempt).RetryAt), 0)
 }
 
 // Remove forgets the refusal of an attempt that succeeded, or that is no longer needed.

@@ -28,13 +28,13 @@ func TestRefusals(t *testing.T) {
 				r := NewRefusals()
 				for i, want := range c.backoffs {
 					r.Add(refusedAttempt, c.err)
-					refusal, _ := r.Get(refusedAttempt)
+					refusal := r.Get(refusedAttempt)
 					if got := r.RetryAfter(refusedAttempt); got != want*time.Second || !errors.Is(refusal.Err, c.err) ||
 						refusal.IsReported() != (i >= c.silent) {
 						t.Errorf("refusal %d: %s remaining, want %ds: %+v", i+1, got, want, refusal)
 					}
 					time.Sleep(want * time.Second)
-					if _, isRefused := r.Get(refusedAttempt); !isRefused || r.RetryAfter(refusedAttempt) != 0 {
+					if r.Get(refusedAttempt).Err == nil || r.RetryAfter(refusedAttempt) != 0 {
 						t.Errorf("refusal %d is forgotten when it is due, or still waits", i+1)
 					}
 				}
@@ -45,7 +45,7 @@ func TestRefusals(t *testing.T) {
 					t.Errorf("after very many refusals: %s remaining", left)
 				}
 				time.Sleep(rememberedFor + 1)
-				if _, isRefused := r.Get(refusedAttempt); isRefused {
+				if r.Get(refusedAttempt).Err != nil {
 					t.Error("a refusal that nobody reads is never forgotten")
 				}
 			})
@@ -60,7 +60,7 @@ func TestDeniedAfterRefused(t *testing.T) {
 		r.Add(refusedAttempt, forbidden)
 	}
 	r.Add(refusedAttempt, denied())
-	if refusal, _ := r.Get(refusedAttempt); refusal.IsReported() || refusal.Times != 1 {
+	if refusal := r.Get(refusedAttempt); refusal.IsReported() || refusal.Times != 1 {
 		t.Errorf("%+v", refusal)
 	}
 }

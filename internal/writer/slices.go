@@ -30,7 +30,7 @@ func sliceAttempt(ls *v1alpha1.LocalService, name string) Attempt {
 // refusedCopies returns the errors of the changes of EndpointSlices whose last attempt the API server refused.
 func (d *Dependencies) refusedCopies(ls *v1alpha1.LocalService, changes []plan.CopyChange) (refused []error) {
 	for i := range changes {
-		if last, _ := d.Refusals.Get(sliceAttempt(ls, changes[i].Name)); last.IsReported() {
+		if last := d.Refusals.Get(sliceAttempt(ls, changes[i].Name)); last.IsReported() {
 			refused = append(refused, last.Err)
 		}
 	}
@@ -46,7 +46,7 @@ func (d *Dependencies) WriteCopy(ctx context.Context, ls *v1alpha1.LocalService,
 	if after := d.Refusals.RetryAfter(attempt); after > 0 {
 		return after, false, nil
 	}
-	before, _ := d.Refusals.Get(attempt)
+	before := d.Refusals.Get(attempt)
 	written, err := d.writeCopy(ctx, ls, change, names)
 	metrics.SliceWrites.WithLabelValues(string(change.Action), metrics.Result(err)).Inc()
 	if err == nil {
