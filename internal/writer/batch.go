@@ -97,17 +97,12 @@ func (t *turn) retryIn(left time.Duration) {
 func (t *turn) ended(change *plan.Change, stored *corev1.Service, err error) bool {
 	t.writes++
 	var contested error
-	hasEffect := true
 	if err == nil && stored != nil {
-		hasEffect, contested = contestedBy(change, stored)
+		contested, err = contestedBy(change, stored)
 	}
 	isGone := apierrors.IsNotFound(err) && change.Action == plan.Delete
-	switch {
-	case err != nil && !isGone:
+	if err != nil && !isGone {
 		t.failed(change, err)
-		return false
-	case !hasEffect:
-		t.failed(change, contested)
 		return false
 	}
 	t.Refusals.Remove(t.attempt(change.Action, change.Name))
@@ -124,18 +119,18 @@ func (t *turn) ended(change *plan.Change, stored *corev1.Service, err error) boo
 	return true
 }
 
-// contestedBy returns an error if a Service is not stored as it was written, and reports whether the write changed
-// anything all the same. A write without effect counts as refused. A creation or a replacement is not contested yet:
-// admission may act on creations only, so an update may still correct what differs.
-func contestedBy(change *plan.Change, stored *corev1.Service) (hasEffect bool, err error) {
+// contestedBy says if a Service is not stored as it was written: as contested if the write changed something all the
+// same, and otherwise as refused. A creation or a replacement is not contested yet: admission may act on creations
+// only, so an update may still correct what differs.
+func contestedBy(change *plan.Change, stored *corev1.Service) (contested, refused error) {
 	fields, needsReplacement := change.Template.Mismatches(stored, change.Node)
 	switch {
 	case len(fields) == 0, change.Action == plan.Create, change.Action == plan.Replace && !needsReplacement:
-		return true, nil
-	case change.Action == plan.Replace:
-		return false, &plan.ContestedError{Fields: fields}
+		return nil, nil
+	case change.Action == plan.Replace, change.Template.IsUnchanged(change.Current, stored):
+		return nil, &plan.ContestedError{Fields: fields}
 	}
-	return !change.Template.IsUnchanged(change.Current, stored), &plan.ContestedError{Fields: fields}
+	return &plan.ContestedError{Fields: fields}, nil
 }
 
 // failed records a write that failed.
