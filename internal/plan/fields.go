@@ -77,16 +77,13 @@ var fields = []field{
 
 const annotationsField = "annotations"
 
-// metadataFields lists all that a LocalService decides about the metadata of a Service. Labels come before
-// annotations, because setting the annotations drops the record of the labels to remove.
-var metadataFields = []field{
+// allFields lists all that a LocalService decides about a Service. Labels come before annotations, because setting the
+// annotations drops the record of the labels to remove.
+var allFields = append([]field{
 	{name: "controller", matches: controllerMatches, set: setController},
 	{name: "labels", matches: labelsMatch, set: setLabels},
 	{name: annotationsField, matches: annotationsMatch, set: setAnnotations},
-}
-
-// allFields lists all that a LocalService decides about a Service.
-var allFields = slices.Concat(metadataFields, fields)
+}, fields...)
 
 func ifLoadBalancer[T any](in *v1alpha1.LocalServiceSpec, value T) T {
 	if in.Type == corev1.ServiceTypeLoadBalancer {
