@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
 
@@ -239,8 +238,8 @@ func (t *Template) Mismatches(service *corev1.Service, node string) (fields []st
 
 // IsUnchanged reports whether a Service is the same as before.
 func (t *Template) IsUnchanged(before *Service, service *corev1.Service) bool {
-	return before.Node.Value() == service.Annotations[v1alpha1.NodeAnnotationKey] &&
-		equality.Semantic.DeepEqual(before.Content(), ContentOf(service, t.nodeLabelKey))
+	after := FromAPI(service, t.nodeLabelKey)
+	return before.Node == after.Node && before.content == after.content
 }
 
 // compare returns the fields in which a Content differs from the template, and what corrects them: Update, or Replace
@@ -264,7 +263,7 @@ func (t *Template) compare(have *Content, node string) (fields []string, action 
 // It also holds the resource version, so that it never overwrites a change that the cache has not observed.
 func (t *Template) Patch(service *Service, node string) ([]byte, error) {
 	live := Whole(service, t.nodeLabelKey)
-	content, want := ContentOf(live.DeepCopy(), t.nodeLabelKey), t.wantFor(node)
+	content, want := service.Content(), t.wantFor(node)
 	for _, f := range allFields {
 		if !f.matches(want, content) {
 			f.set(want, content)
