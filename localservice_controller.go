@@ -30,15 +30,11 @@ const eventServicesWritten = "ServicesWritten"
 // docs/design.md explains the words of a sync, where each is decided, and why.
 type localServiceController struct {
 	app.Dependencies
-	services *writer.Services
-	loop     *reconcile.Loop // The hostnames controller also adds LocalServices to it: see syncStatus.
+	loop *reconcile.Loop // The hostnames controller also adds LocalServices to it: see syncStatus.
 }
 
 func newLocalServiceController(deps app.Dependencies) *localServiceController {
-	c := &localServiceController{
-		Dependencies: deps,
-		services:     writer.NewServices(deps.Dependencies, deps.Options.WriteConcurrency),
-	}
+	c := &localServiceController{Dependencies: deps}
 	c.loop = reconcile.New("localservice", deps.Clock, c.sync)
 	c.Caches.LocalServices.OnChange(c.localServiceChanged)
 	c.Caches.Nodes.OnChange(c.nodeChanged)
@@ -148,7 +144,7 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 		return err
 	}
 	p := c.plan(ls, templates, owned)
-	outcome := c.services.Write(ctx, ls, &p, func() bool { return c.loop.IsAwaited(key) })
+	outcome := c.WriteServices(ctx, ls, &p, func() bool { return c.loop.IsAwaited(key) })
 	return c.report(ctx, ls, &p, &outcome)
 }
 

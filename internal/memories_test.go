@@ -33,7 +33,7 @@ var plumbing = map[string]string{
 	"internal/reconcile fairQueue.running": "part of Loop.queue: the keys that workers have",
 	"internal/reconcile fairQueue.waiting": "part of Loop.queue: the keys that wait",
 	"internal/plan Outcome.Made":           "the result of one sync",
-	"internal/writer Services.pool":        "counts the writes under way, and none that has ended",
+	"internal/writer Dependencies.Pool":    "counts the writes under way, and none that has ended",
 }
 
 // TestMemories compares the table of memories in docs/design.md with the code, so that the next memory is added on

@@ -131,7 +131,8 @@ func NewDependencies(config *rest.Config, opts *Options,
 		OnReadError: onReadError, OnRestore: onRestore})
 	return Dependencies{Options: opts, Clock: clock.RealClock{}, LackingFields: func() []string { return nil },
 		Dependencies: writer.Dependencies{Kube: kube, Dynamic: dyn, Metadata: meta, Caches: caches,
-			Observed: cache.NewObserved(), Refusals: writer.NewRefusals(), Shuffle: rand.Shuffle}}, nil
+			Observed: cache.NewObserved(), Refusals: writer.NewRefusals(),
+			Pool: make(writer.Pool, opts.WriteConcurrency), Shuffle: rand.Shuffle}}, nil
 }
 
 // newRecorder makes a recorder of events, and returns how to stop it. An event that is being written then is not

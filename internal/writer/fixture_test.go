@@ -65,7 +65,6 @@ type fixture struct {
 	cached    clientcache.Indexer           // of LocalServices
 	kube      *fake.Clientset
 	deps      Dependencies
-	services  *Services
 	templates plan.Templates
 
 	// answer returns the error with which the API server answers a request about a Service, which is abbreviated. Its
@@ -100,8 +99,7 @@ func newFixture(t *testing.T, concurrency int, edit ...func(*v1alpha1.LocalServi
 	f.cached = caches.LocalServices.Indexer(metav1.NamespaceAll)
 	f.cache(f.ls)
 	f.deps = Dependencies{Kube: f.kube, Metadata: metadata, Caches: caches, Observed: cache.NewObserved(),
-		Refusals: NewRefusals(), Shuffle: inOrder}
-	f.services = NewServices(f.deps, concurrency)
+		Refusals: NewRefusals(), Pool: make(Pool, concurrency), Shuffle: inOrder}
 	var err error
 	if f.templates, err = plan.NewTemplates(f.ls, v1alpha1.DefaultNodeLabelKey, noLabel); err != nil {
 		t.Fatal(err)
@@ -193,8 +191,8 @@ func planOf(changes ...[]plan.Change) *plan.Plan {
 // write makes changes. It also returns the requests that they took.
 func (f *fixture) write(changes ...[]plan.Change) (outcome, []string) {
 	f.t.Helper()
-	out := f.services.Write(f.t.Context(), f.ls, planOf(changes...), func() bool { return f.isAwaited })
-	checkTokens(f.t, f.services.pool)
+	out := f.deps.WriteServices(f.t.Context(), f.ls, planOf(changes...), func() bool { return f.isAwaited })
+	checkTokens(f.t, f.deps.Pool)
 	return outcome{out}, f.took()
 }
 

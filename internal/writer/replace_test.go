@@ -128,7 +128,7 @@ func TestReplaceComesLast(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, 1)
 			f.refusing(c.err, c.at)
-			f.services.Shuffle = func(n int, swap func(i, j int)) { // Replacements keep their order.
+			f.deps.Shuffle = func(n int, swap func(i, j int)) { // Replacements keep their order.
 				if n > 1 {
 					swap(0, 1)
 				}
@@ -195,7 +195,7 @@ func TestRemovalsGoByTheCache(t *testing.T) {
 					}
 					return nil
 				}
-				out := f.services.Write(ctx, f.ls, planOf(f.changes(action, "a", "b")),
+				out := f.deps.WriteServices(ctx, f.ls, planOf(f.changes(action, "a", "b")),
 					always)
 				if requests := f.took(); !slices.Equal(requests, want) || len(out.Made) > 0 || out.Stopped == nil ||
 					len(out.Stale) != 1 && name != "stopped" {

@@ -44,37 +44,27 @@ type Dependencies struct {
 	Caches   *cache.Caches
 	Observed *cache.Observed
 	Refusals *Refusals
+	Pool     Pool // of the writes of Services
 	// Record records an event.
 	Record func(regarding runtime.Object, eventType, reason, note string)
 	// Shuffle randomizes the order of writes. It is rand.Shuffle, or a reproducible one in simulations.
 	Shuffle func(n int, swap func(i, j int))
 }
 
-// Services makes the changes of plans.
-type Services struct {
-	Dependencies
-	pool Pool
-}
-
-// NewServices returns Services that make up to concurrency writes at a time, beyond the first of each batch.
-func NewServices(deps Dependencies, concurrency int) *Services {
-	return &Services{deps, make(Pool, concurrency)}
-}
-
 // actions lists the actions of writes in the order in which they are made. Deletions come first, because they make
 // room in a quota; adoptions need none. Replacements come last, and alone, because they interrupt traffic.
 var actions = []plan.Action{plan.Delete, plan.Adopt, plan.Create, plan.Update, plan.Replace}
 
-// Write makes the changes of a plan, one action after the other. It skips changes that still wait after a refusal.
-// isAwaited reports whether other work waits for the end of this turn. When time is up, no more writes begin, but
+// WriteServices makes the changes of a plan, one action after the other. It skips changes that still wait after a
+// refusal. isAwaited reports whether other work waits for the end of this turn. When time is up, no more writes begin, but
 // each batch still records whether there is more to do. Before the first write, the LocalService is read from the API
 // server, because the cache may lag: kubectl delete --cascade=orphan may just have deleted it.
-func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan,
+func (d *Dependencies) WriteServices(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan,
 	isAwaited func() bool) plan.Outcome {
-	t := &turn{Services: s, ls: ls, began: time.Now(), isAwaited: isAwaited,
-		checkWanted: func() error { return cmp.Or(ctx.Err(), s.checkCurrent(ls)) },
+	t := &turn{Dependencies: d, ls: ls, began: time.Now(), isAwaited: isAwaited,
+		checkWanted: func() error { return cmp.Or(ctx.Err(), d.checkCurrent(ls)) },
 		out:         plan.Outcome{Made: map[plan.Action][]string{}}}
-	confirm := sync.OnceValue(func() error { return s.confirm(ctx, ls) })
+	confirm := sync.OnceValue(func() error { return d.confirm(ctx, ls) })
 	for _, action := range actions {
 		due := t.due(action, p.Changes[action])
 		if action == plan.Replace && hasFailed(&t.out) {
@@ -89,19 +79,19 @@ func (s *Services) Write(ctx context.Context, ls *v1alpha1.LocalService, p *plan
 		}
 		t.batch = batch{action: action}
 		written := make([]*corev1.Service, len(due))
-		begun := s.pool.Each(len(due), t.startsSlowly(action), t.mayBegin,
+		begun := d.Pool.Each(len(due), t.startsSlowly(action), t.mayBegin,
 			func(i int) (err error) { written[i], err = t.write(ctx, due[i]); return err },
 			func(i int, err error) bool { return t.ended(due[i], written[i], err) })
 		t.conclude(ctx, due[begun:])
 	}
-	t.out.Refused = append(t.out.Refused, s.refusedCopies(ls, p.Copies.Changes)...)
+	t.out.Refused = append(t.out.Refused, d.refusedCopies(ls, p.Copies.Changes)...)
 	t.concludeTurn()
 	return t.out
 }
 
 // turn makes the changes of one plan. Only write and its callees run concurrently.
 type turn struct {
-	*Services
+	*Dependencies
 	ls    *v1alpha1.LocalService
 	began time.Time
 	// checkWanted returns an error if the controller is stopping, or if the plan is for another spec. It is called

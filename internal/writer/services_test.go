@@ -29,7 +29,7 @@ func TestWriteInOrder(t *testing.T) {
 	changes := slices.Concat(f.changes(plan.Replace, "f"), f.changes(plan.Update, "e"),
 		f.changes(plan.Create, "c", "d"), f.changes(plan.Adopt, "b"), f.changes(plan.Delete, "a"),
 		f.changes(plan.Wait, "w"), f.changes(plan.Conflict, "x"))
-	f.services.Shuffle = rand.Shuffle
+	f.deps.Shuffle = rand.Shuffle
 	out, requests := f.write(changes)
 	slices.Sort(requests[2:4])
 	want := []string{"delete demo-a", "patch demo-b", "create demo-c", "create demo-d", "patch demo-e", "try demo-f",
@@ -180,7 +180,7 @@ func TestSlowStart(t *testing.T) {
 	}{"first": {nil, false, true}, "later": {writing, false, false}, "refused before": {writing, true, true}} {
 		f := newFixture(t, 4)
 		f.ls.Generation, f.ls.Status.Conditions = 1, c.conditions
-		w := &turn{Services: f.services, ls: f.ls}
+		w := &turn{Dependencies: &f.deps, ls: f.ls}
 		if c.isRefused {
 			f.deps.Refusals.Add(w.attempt(plan.Create, ""), forbidden)
 		}
@@ -261,13 +261,13 @@ func TestWriteStops(t *testing.T) {
 				}
 				return nil
 			}
-			out := f.services.Write(ctx, f.ls, planOf(f.changes(plan.Create, "a", "b", "c"),
+			out := f.deps.WriteServices(ctx, f.ls, planOf(f.changes(plan.Create, "a", "b", "c"),
 				f.changes(plan.Update, "d")),
 				always)
 			if requests := f.took(); len(requests) != 2 || out.Stopped == nil || !c.want(out.Stopped) {
 				t.Errorf("stopped by %v after %v", out.Stopped, requests)
 			}
-			checkTokens(t, f.services.pool)
+			checkTokens(t, f.deps.Pool)
 		})
 	}
 }
