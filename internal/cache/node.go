@@ -47,15 +47,11 @@ func (n *Nodes) Selected(ls *v1alpha1.LocalService) []string {
 func (n *Nodes) Labels() plan.NodeLabels {
 	var known sync.Map // *Node, by name
 	return func(name, key string) (value string, exists bool) {
-		found, isKnown := known.Load(name)
-		if !isKnown {
-			found, _ = known.LoadOrStore(name, n.Get("", name))
+		found, _ := known.LoadOrStore(name, n.Get("", name))
+		if node := found.(*Node); node != nil {
+			return node.Labels.Lookup(key)
 		}
-		node := found.(*Node)
-		if node == nil {
-			return "", false
-		}
-		return node.Labels.Lookup(key)
+		return "", false
 	}
 }
 
