@@ -37,7 +37,7 @@ var nothing = &unlabelled{labels: unique.Make(plan.LabelString(""))}
 func trimPod(full *corev1.Pod, nodeLabelKey string) (*Pod, error) {
 	p := &Pod{Identity: plan.IdentityOf(full), node: unique.Make(full.Spec.NodeName), unlabelled: nothing}
 	value, exists := full.Labels[nodeLabelKey]
-	if full.Spec.NodeName != "" && value == naming.NodeLabelValue(full.Spec.NodeName) {
+	if value == naming.NodeLabelValue(full.Spec.NodeName) {
 		return p, nil
 	}
 	p.unlabelled = &unlabelled{uid: full.UID, labels: unique.Make(plan.LabelStringOf(full.Labels)),
@@ -58,14 +58,11 @@ func scheduled(p *corev1.Pod) int64 {
 	return 0
 }
 
-// Node returns the name of the node that the pod is on, "" before it is scheduled.
+// Node returns the name of the node that the pod is on. Only scheduled pods are watched.
 func (p *Pod) Node() string { return p.node.Value() }
 
-// Labelled reports whether the pod's node label is right.
-func (p *Pod) Labelled() bool { return p.unlabelled == nothing }
-
-// NeedsLabel reports whether the pod is on a node, and its node label is missing or wrong.
-func (p *Pod) NeedsLabel() bool { return !p.Labelled() && p.Node() != "" }
+// NeedsLabel reports whether the pod's node label is missing or wrong.
+func (p *Pod) NeedsLabel() bool { return p.unlabelled != nothing }
 
 // Labels returns the labels of a pod whose node label is not right. Others are not kept.
 func (p *Pod) Labels() plan.LabelString { return p.unlabelled.labels.Value() }
@@ -81,7 +78,7 @@ func (p *Pod) GetUID() types.UID { return p.unlabelled.uid }
 
 // Same reports whether two states differ only in the resource version. Kubelets change other fields all the time.
 func (p *Pod) Same(other *Pod) bool {
-	return p.node == other.node && p.Labelled() == other.Labelled() &&
+	return p.node == other.node && p.NeedsLabel() == other.NeedsLabel() &&
 		p.GetUID() == other.GetUID() && p.unlabelled.labels == other.unlabelled.labels
 }
 

@@ -25,7 +25,6 @@ func TestTrimPod(t *testing.T) {
 		"unlabelled":       {map[string]string{"app": "demo"}, "node1", false, false},
 		"labelled":         {map[string]string{"app": "demo", "vm/rack": "node1"}, "node1", true, false},
 		"wrongly labelled": {map[string]string{"app": "demo", "vm/rack": "node2"}, "node1", false, true},
-		"not scheduled":    {map[string]string{"vm/rack": ""}, "", false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, err := trimPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "u",
@@ -38,7 +37,7 @@ func TestTrimPod(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if p.Node() != c.node || p.Labelled() != c.labelled {
+			if p.Node() != c.node || p.NeedsLabel() == c.labelled {
 				t.Errorf("%+v", p)
 			}
 			if owner := p.Controller(); (owner != nil) != c.withController || owner != nil && owner.UID != "r" {
