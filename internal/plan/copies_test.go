@@ -183,8 +183,8 @@ func TestCopy(t *testing.T) {
 			UID: published.UID, Controller: new(true), BlockOwnerDeletion: new(true)}}}
 	want.Endpoints = want.Endpoints[:1]
 	want.Endpoints[0].Hostname = new("1")
-	if kept := SliceFromAPI(got); kept.sum.Endpoints != nil {
-		t.Errorf("of each endpoint of a copy is kept: %v", kept.sum.Endpoints)
+	if kept := SliceFromAPI(got); kept.endpoints != nil {
+		t.Errorf("of each endpoint of a copy is kept: %v", kept.endpoints)
 	}
 	if diff := cmp.Diff(want, got) + cmp.Diff(before, s); diff != "" {
 		t.Errorf("-want +got, or the source was changed:\n%s", diff)

@@ -28,7 +28,8 @@ type EndpointSlice struct {
 
 	controller   unique.Handle[Controller]
 	localService unique.Handle[string]
-	sum          SliceSum
+	sum          sliceSum
+	endpoints    []endpointSum              // of the Source
 	labels       unique.Handle[LabelString] // of a copy; others are not read
 	applied      unique.Handle[string]      // the record of labels from spec.serviceMetadata, of a copy
 	hostnames    []unique.Handle[string]    // those with a ready endpoint, of a copy
@@ -37,6 +38,7 @@ type EndpointSlice struct {
 // SliceFromAPI keeps what is read of an EndpointSlice. The caller must not change that afterwards.
 func SliceFromAPI(full *discoveryv1.EndpointSlice) *EndpointSlice {
 	controller, manager := ControllerOf(full), full.Labels[discoveryv1.LabelManagedBy]
+	sum, endpoints := sumOf(full)
 	s := &EndpointSlice{
 		Identity:     IdentityOf(full),
 		UID:          full.UID,
@@ -45,11 +47,12 @@ func SliceFromAPI(full *discoveryv1.EndpointSlice) *EndpointSlice {
 		Get:          func() *discoveryv1.EndpointSlice { return new(*full) },
 		controller:   unique.Make(controller),
 		localService: unique.Make(full.Labels[v1alpha1.OwnerLabelKey]),
-		sum:          sumOf(full),
+		sum:          sum,
 		labels:       unique.Make(LabelString("")),
 		applied:      unique.Make(""),
 	}
 	if manager == KubernetesSliceManager {
+		s.endpoints = endpoints
 		return s
 	}
 	if controller.Name != "" { // The Published Service has the name of its LocalService, even if labels are lost.
@@ -60,7 +63,6 @@ func SliceFromAPI(full *discoveryv1.EndpointSlice) *EndpointSlice {
 	}
 	s.labels = unique.Make(LabelStringOf(full.Labels))
 	s.applied = unique.Make(full.Annotations[v1alpha1.AppliedMetadataAnnotationKey])
-	s.sum.Endpoints = nil
 	return s
 }
 
@@ -73,42 +75,33 @@ func (s *EndpointSlice) LocalService() types.NamespacedName {
 func (s *EndpointSlice) Same(other *EndpointSlice) bool {
 	return s.UID == other.UID && s.controller == other.controller && s.Manager == other.Manager &&
 		s.localService == other.localService && s.labels == other.labels && s.applied == other.applied &&
-		s.sum.Same(other.sum)
+		s.sum == other.sum
 }
 
-// SliceSum summarizes the content of an EndpointSlice in hashes. Two EndpointSlices that differ only in their
-// hostnames have the same Rest and Endpoints. Only sums of the same process can be compared.
-type SliceSum struct {
-	Rest      uint64
-	Endpoints []EndpointSum
-	Hostnames uint64
-}
+// sliceSum summarizes the content of an EndpointSlice in hashes: of the endpoints with their hostnames, and of the
+// rest. Only sums of the same process can be compared.
+type sliceSum struct{ endpoints, rest uint64 }
 
-// Same reports whether two EndpointSlices publish the same content, including hostnames.
-func (s SliceSum) Same(other SliceSum) bool {
-	return s.Rest == other.Rest && s.Hostnames == other.Hostnames
-}
-
-// EndpointSum summarizes an endpoint without its hostname. One is held in memory for each pod with a name.
-type EndpointSum struct {
-	Sum  uint64
-	Node unique.Handle[string] // "" for none
+// endpointSum summarizes an endpoint without its hostname. One is held in memory for each pod with a name.
+type endpointSum struct {
+	sum  uint64
+	node unique.Handle[string] // "" for none
 }
 
 var seed = maphash.MakeSeed()
 
-// sumOf returns the sum of an EndpointSlice. It does not change the EndpointSlice.
-func sumOf(slice *discoveryv1.EndpointSlice) SliceSum {
-	sum := SliceSum{Rest: hash(&discoveryv1.EndpointSlice{AddressType: slice.AddressType, Ports: slice.Ports}),
-		Endpoints: make([]EndpointSum, 0, len(slice.Endpoints))}
+// sumOf returns the sums of an EndpointSlice and of its endpoints. It does not change the EndpointSlice.
+func sumOf(slice *discoveryv1.EndpointSlice) (sum sliceSum, endpoints []endpointSum) {
+	sum.rest = hash(&discoveryv1.EndpointSlice{AddressType: slice.AddressType, Ports: slice.Ports})
+	endpoints = make([]endpointSum, 0, len(slice.Endpoints))
 	for _, endpoint := range slice.Endpoints {
 		hostname, node := ptr.Deref(endpoint.Hostname, ""), ptr.Deref(endpoint.NodeName, "")
 		endpoint.Hostname = nil
-		of := EndpointSum{Sum: hash(&endpoint), Node: unique.Make(node)}
-		sum.Endpoints = append(sum.Endpoints, of)
-		sum.Hostnames = addHostname(sum.Hostnames, of.Sum, hostname)
+		of := endpointSum{hash(&endpoint), unique.Make(node)}
+		endpoints = append(endpoints, of)
+		sum.endpoints = addHostname(sum.endpoints, of.sum, hostname)
 	}
-	return sum
+	return sum, endpoints
 }
 
 func hash(object interface{ Marshal() ([]byte, error) }) uint64 {

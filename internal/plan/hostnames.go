@@ -178,14 +178,14 @@ func (n *Names) IsSource(slice *EndpointSlice) bool {
 
 // copyOf returns what to do about the copy of a source.
 func (n *Names) copyOf(name string, source *EndpointSlice) (change CopyChange) {
-	want := SliceSum{Rest: source.sum.Rest, Hostnames: n.sum(source.sum.Endpoints)}
+	want := sliceSum{rest: source.sum.rest, endpoints: n.sum(source.endpoints)}
 	change = CopyChange{Name: CopyName(name), Source: source, Current: n.Slices[CopyName(name)]}
 	switch {
 	case change.Current == nil:
 		change.Action = Create
 	case !IsCopy(change.Current, n.Published.UID):
 		change.Action = Wait // It belongs to a deleted Service, and is deleted with that, or to somebody else.
-	case change.Current.sum.Same(want) && n.hasMetadata(change.Current):
+	case change.Current.sum == want && n.hasMetadata(change.Current):
 	default:
 		change.Action = Update
 	}
@@ -201,10 +201,10 @@ func (n *Names) mayDelete(slice *EndpointSlice) bool {
 }
 
 // sum returns the sum that a copy of endpoints has.
-func (n *Names) sum(endpoints []EndpointSum) (sum uint64) {
+func (n *Names) sum(endpoints []endpointSum) (sum uint64) {
 	for _, endpoint := range endpoints {
-		if hostname := n.Of(endpoint.Node.Value()); hostname != "" {
-			sum = addHostname(sum, endpoint.Sum, hostname)
+		if hostname := n.Of(endpoint.node.Value()); hostname != "" {
+			sum = addHostname(sum, endpoint.sum, hostname)
 		}
 	}
 	return sum
@@ -301,5 +301,5 @@ func (n *Names) hasMetadata(slice *EndpointSlice) bool {
 // IsStored reports whether a copy was stored as it was written. Additional labels and annotations do not matter.
 func (n *Names) IsStored(written, stored *discoveryv1.EndpointSlice) bool {
 	have := SliceFromAPI(stored)
-	return have.sum.Same(sumOf(written)) && n.hasMetadata(have)
+	return have.sum == SliceFromAPI(written).sum && n.hasMetadata(have)
 }
