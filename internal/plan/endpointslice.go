@@ -58,8 +58,12 @@ func SliceFromAPI(full *discoveryv1.EndpointSlice) *EndpointSlice {
 	if controller.Name != "" { // The Published Service has the name of its LocalService, even if labels are lost.
 		s.localService = unique.Make(controller.Name)
 	}
-	for _, hostname := range readyHostnames(full) {
-		s.hostnames = append(s.hostnames, unique.Make(hostname))
+	for i := range full.Endpoints {
+		e := &full.Endpoints[i]
+		hostname := unique.Make(ptr.Deref(e.Hostname, ""))
+		if e.Hostname != nil && IsReady(e) && !slices.Contains(s.hostnames, hostname) {
+			s.hostnames = append(s.hostnames, hostname)
+		}
 	}
 	s.labels = unique.Make(LabelStringOf(full.Labels))
 	s.applied = unique.Make(full.Annotations[v1alpha1.AppliedMetadataAnnotationKey])
@@ -115,17 +119,6 @@ func hash(object interface{ Marshal() ([]byte, error) }) uint64 {
 // addHostname adds an endpoint and its hostname to the sum of the previous endpoints.
 func addHostname(sum, endpoint uint64, hostname string) uint64 {
 	return maphash.Comparable(seed, [3]uint64{sum, endpoint, maphash.String(seed, hostname)})
-}
-
-// readyHostnames returns the hostnames that an EndpointSlice publishes with a ready endpoint, each once.
-func readyHostnames(slice *discoveryv1.EndpointSlice) (hostnames []string) {
-	for i := range slice.Endpoints {
-		if e := &slice.Endpoints[i]; e.Hostname != nil && IsReady(e) {
-			hostnames = append(hostnames, *e.Hostname)
-		}
-	}
-	slices.Sort(hostnames)
-	return slices.Compact(hostnames)
 }
 
 // IsReady reports whether an endpoint is ready. The API treats unknown as ready.
