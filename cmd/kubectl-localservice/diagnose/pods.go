@@ -222,8 +222,10 @@ func whyNotRunning(p *corev1.Pod, c *corev1.ContainerStatus, isInit bool, f *fac
 		t.cause, t.more, t.log = own(crash.Message), "", ""
 	case own(crash.Message) != "":
 		t.cause = exited(crash.ExitCode) + ": " + own(crash.Message)
-	case spec.LivenessProbe != nil || spec.StartupProbe != nil: // The status does not say what ended it.
-		t.cause, t.more = exited(crash.ExitCode)+", by itself or as its liveness or startup probe fails", itsEvents
+	case spec.LivenessProbe != nil: // The status does not say what ended it.
+		t.cause, t.more = exited(crash.ExitCode)+", by itself or as its liveness probe fails", itsEvents
+	case spec.StartupProbe != nil:
+		t.cause, t.more = exited(crash.ExitCode)+", by itself or as its startup probe fails", itsEvents
 	default:
 		t.cause = exited(crash.ExitCode)
 	}
