@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
 
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
@@ -77,11 +77,8 @@ func (p *plugin) contextName() string {
 	return cmp.Or(ptr.Deref(p.config.Context, ""), config.CurrentContext)
 }
 
-const (
-	// podsWithEvents is for how many pods of a cell events are read, and eventsOfEach how many events for each.
-	podsWithEvents = 4
-	eventsOfEach   = 100
-)
+// podsWithEvents is for how many pods of a cell events are read.
+const podsWithEvents = 4
 
 // details returns all that is known about a cell, nil if there is none. The page shows the details of one cell at a
 // time, so they are computed again rather than kept for 5,000 nodes and 100 LocalServices.
@@ -109,11 +106,11 @@ func (o *objects) details(ctx context.Context, column, row string) *view.Details
 
 // events reads the events of the LocalService, and of the first pods of a cell, those not ready first.
 func (c *cluster) events(ctx context.Context, ls *v1alpha1.LocalService, n *diagnose.Node) ([]corev1.Event, error) {
-	objects := []corev1.ObjectReference{{Kind: v1alpha1.Kind, Name: ls.Name}}
+	objects := []corev1.ObjectReference{{Kind: v1alpha1.Kind, Namespace: ls.Namespace, Name: ls.Name}}
 	for _, ready := range []bool{false, true} {
 		for _, pod := range n.Pods {
 			if pod.Ready == ready && len(objects) <= podsWithEvents {
-				objects = append(objects, corev1.ObjectReference{Kind: "Pod", Name: pod.Name})
+				objects = append(objects, corev1.ObjectReference{Kind: "Pod", Namespace: ls.Namespace, Name: pod.Name})
 			}
 		}
 	}
@@ -121,9 +118,7 @@ func (c *cluster) events(ctx context.Context, ls *v1alpha1.LocalService, n *diag
 	reading, ctx := errgroup.WithContext(ctx)
 	for i, object := range objects {
 		reading.Go(func() error {
-			of := fields.Set{"involvedObject.kind": object.Kind, "involvedObject.name": object.Name}
-			list, err := c.kube.CoreV1().Events(ls.Namespace).List(ctx, metav1.ListOptions{
-				FieldSelector: of.AsSelector().String(), Limit: eventsOfEach})
+			list, err := c.kube.CoreV1().Events(ls.Namespace).SearchWithContext(ctx, scheme.Scheme, &object)
 			if err != nil {
 				return fmt.Errorf("list the events of %s %s/%s: %w", object.Kind, ls.Namespace, object.Name, err)
 			}
