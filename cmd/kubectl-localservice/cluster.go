@@ -142,7 +142,7 @@ func (c *cluster) controller(ctx context.Context) diagnose.Controller {
 	if holder != "" && time.Since(found.Renewed) <= lasts {
 		return found
 	}
-	wait(ctx, min(max(lasts, renewals*time.Second), longestLease)/renewals)
+	sleep(ctx, min(max(lasts, renewals*time.Second), longestLease)/renewals)
 	again := c.lease(ctx)
 	found.Stopped = again != nil && again.Spec.RenewTime.Equal(lease.Spec.RenewTime)
 	return found

@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/pager"
@@ -269,14 +270,11 @@ func (o *objects) follow(ctx context.Context, report func(snapshot)) {
 	}
 	var loaded atomic.Bool
 	running.Go(func() {
-		o.setController(ctx)
-		loaded.Store(cache.WaitForCacheSync(ctx.Done(), synced...))
-		o.signal()
-		for ctx.Err() == nil {
-			wait(ctx, controllerPoll)
+		wait.UntilWithContext(ctx, func(ctx context.Context) {
 			o.setController(ctx)
+			loaded.Store(cache.WaitForCacheSync(ctx.Done(), synced...))
 			o.signal() // Containers that run may have become well.
-		}
+		}, controllerPoll)
 	})
 	for {
 		select {
@@ -286,11 +284,11 @@ func (o *objects) follow(ctx context.Context, report func(snapshot)) {
 		}
 		began := time.Now()
 		report(o.snapshot(ctx, loaded.Load()))
-		wait(ctx, max(snapshotInterval, 3*time.Since(began)))
+		sleep(ctx, max(snapshotInterval, 3*time.Since(began)))
 	}
 }
 
-func wait(ctx context.Context, d time.Duration) {
+func sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(d):
