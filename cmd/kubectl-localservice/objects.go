@@ -80,19 +80,17 @@ type snapshot struct {
 func (c *cluster) newObjects(one *v1alpha1.LocalService, clusterDomain string) *objects {
 	o := &objects{cluster: c, one: one, clusterDomain: clusterDomain, allNodes: true, withPods: true,
 		wake: make(chan struct{}, 1), problems: map[string]string{}, around: utilcache.NewExpiring()}
-	only := metav1.ListOptions{}
+	only := ""
 	if one != nil {
-		only.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, one.Name).String()
+		only = fields.OneTermEqualSelector(metav1.ObjectNameField, one.Name).String()
 	}
 	o.localServices = newSource(o, "localservices", &v1alpha1.LocalService{}, c.localServices,
 		c.localServices.LocalserviceV1alpha1().LocalServices(c.namespace), only)
-	o.nodes = newSource(o, "nodes", &corev1.Node{}, c.kube, c.kube.CoreV1().Nodes(), metav1.ListOptions{})
-	o.services = newSource(o, "services", &corev1.Service{}, c.kube, c.kube.CoreV1().Services(c.namespace),
-		metav1.ListOptions{})
+	o.nodes = newSource(o, "nodes", &corev1.Node{}, c.kube, c.kube.CoreV1().Nodes(), "")
+	o.services = newSource(o, "services", &corev1.Service{}, c.kube, c.kube.CoreV1().Services(c.namespace), "")
 	o.endpointSlices = newSource(o, "endpointslices", &discoveryv1.EndpointSlice{}, c.kube,
-		c.kube.DiscoveryV1().EndpointSlices(c.namespace),
-		metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName})
-	o.pods = newSource(o, "pods", &corev1.Pod{}, c.kube, c.kube.CoreV1().Pods(c.namespace), metav1.ListOptions{})
+		c.kube.DiscoveryV1().EndpointSlices(c.namespace), "")
+	o.pods = newSource(o, "pods", &corev1.Pod{}, c.kube, c.kube.CoreV1().Pods(c.namespace), "")
 	return o
 }
 
@@ -102,20 +100,16 @@ type lister[L runtime.Object] interface {
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
 }
 
-// newSource makes a source of the objects that the selectors in an option select.
+// newSource makes a source of the objects that a field selector selects.
 func newSource[L runtime.Object](o *objects, resource string, object runtime.Object, client any, api lister[L],
-	only metav1.ListOptions) *source {
-	narrow := func(opts *metav1.ListOptions) {
-		opts.FieldSelector = cmp.Or(only.FieldSelector, opts.FieldSelector)
-		opts.LabelSelector = cmp.Or(only.LabelSelector, opts.LabelSelector)
-	}
+	only string) *source {
 	s := &source{}
 	s.ListWithContextFunc = func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-		narrow(&opts)
+		opts.FieldSelector = only
 		return api.List(ctx, opts)
 	}
 	s.WatchFuncWithContext = func(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-		narrow(&opts)
+		opts.FieldSelector = only
 		watching, err := api.Watch(ctx, opts)
 		o.addProblem(ctx, resource, err)
 		return watching, err
