@@ -116,10 +116,8 @@ func known(err error) error {
 const (
 	// leaseName is the default name of the controller's Lease.
 	leaseName = "local-service-controller"
-	// renewals is how often a controller that runs renews its Lease while the Lease lasts, at least.
-	renewals = 5
-	// longestLease bounds how long a Lease is waited for, whatever it says.
-	longestLease = time.Minute
+	// renewal is the time in which a controller that runs renews its Lease: by default it does so twice a second.
+	renewal = 3 * time.Second
 	// clockSkew is by how much the clocks of machines may differ. A Lease that was renewed later is not a controller's.
 	clockSkew = 5 * time.Minute
 )
@@ -142,7 +140,7 @@ func (c *cluster) controller(ctx context.Context) diagnose.Controller {
 	if holder != "" && time.Since(found.Renewed) <= lasts {
 		return found
 	}
-	sleep(ctx, min(max(lasts, renewals*time.Second), longestLease)/renewals)
+	sleep(ctx, renewal)
 	again := c.lease(ctx)
 	found.Stopped = again != nil && again.Spec.RenewTime.Equal(lease.Spec.RenewTime)
 	return found
