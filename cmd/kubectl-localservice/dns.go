@@ -31,8 +31,7 @@ const (
 	dnsPort = 53
 )
 
-// askDNS adds to lists the answers of the cluster's DNS for their names, and returns a warning about all names. If no
-// pod of DNS is ready, no name has an answer.
+// askDNS adds to lists the answers of the cluster's DNS for their names, and returns a warning about all names.
 func (c *cluster) askDNS(ctx context.Context, lists []*diagnose.NodeList, flags *nodesFlags) (warning string,
 	err error) {
 	ctx, cancel := context.WithTimeout(ctx, dnsTimeout)
@@ -50,13 +49,7 @@ func (c *cluster) askDNS(ctx context.Context, lists []*diagnose.NodeList, flags 
 			}
 		}
 	}
-	if address == "" {
-		for _, reply := range replies {
-			reply.Failure = "no pod of it is ready"
-		}
-	} else {
-		askForAll(ctx, address, replies)
-	}
+	askForAll(ctx, address, replies)
 	if !slices.ContainsFunc(slices.Collect(maps.Values(replies)), func(reply *diagnose.DNSReply) bool {
 		return len(reply.Addresses) > 0 || reply.Failure != ""
 	}) {
@@ -69,11 +62,10 @@ func (c *cluster) askDNS(ctx context.Context, lists []*diagnose.NodeList, flags 
 		diagnose.AddDNS(list, server, replies)
 		warning = cmp.Or(warning, list.DNS.Message)
 	}
-	return cmp.Or(server.Message, warning), nil
+	return warning, nil
 }
 
-// connectDNS finds a pod of the cluster's DNS server and returns an address on this machine that leads to it; "" if no
-// pod is ready.
+// connectDNS finds a pod of the cluster's DNS server and returns an address on this machine that leads to it.
 func (c *cluster) connectDNS(ctx context.Context, service string) (server diagnose.DNSServer, address string,
 	err error) {
 	namespace, name, found := strings.Cut(service, "/")
@@ -85,15 +77,12 @@ func (c *cluster) connectDNS(ctx context.Context, service string) (server diagno
 	if err != nil {
 		return server, "", err
 	}
-	podName, port, hasReady := dnsPod(list.Items)
-	switch {
-	case len(list.Items) > 0 && !hasReady:
-		return diagnose.DNSServer{Service: service, Message: fmt.Sprintf("DNS is down, unless it runs outside of the "+
-			"cluster: %s has no ready pod. Look: %s get deployments,pods -n %s", name, c.kubectl, namespace)}, "", nil
-	case podName == "":
-		return server, "", fmt.Errorf("there is no Service %s with TCP port %d: name the Service of your cluster's "+
-			"DNS by --dns-service. If DNS does not run in pods (Cloud DNS for GKE, say), resolve a name from a pod "+
-			"instead", service, dnsPort)
+	podName, port := dnsPod(list.Items)
+	if podName == "" {
+		return server, "", fmt.Errorf("Service %s has no ready pod with TCP port %d. If it is the one of your cluster's "+
+			"DNS, that is down: %s get deployments,pods -n %s. Otherwise, name that by --dns-service. If DNS does not "+
+			"run in pods (Cloud DNS for GKE, say), resolve a name from a pod instead", service, dnsPort, c.kubectl,
+			namespace)
 	}
 	pod, err := c.kube.CoreV1().Pods(namespace).Get(ctx, podName, metav1.GetOptions{})
 	if err != nil {
@@ -107,9 +96,8 @@ func (c *cluster) connectDNS(ctx context.Context, service string) (server diagno
 	return server, address, err
 }
 
-// dnsPod returns the first ready pod, and its port for DNS by TCP; "" if there is none. hasReady is whether any pod is
-// ready.
-func dnsPod(endpointSlices []discoveryv1.EndpointSlice) (pod string, port int32, hasReady bool) {
+// dnsPod returns the first ready pod, and its port for DNS by TCP; "" if there is none.
+func dnsPod(endpointSlices []discoveryv1.EndpointSlice) (pod string, port int32) {
 	for i := range endpointSlices {
 		for _, p := range endpointSlices[i].Ports {
 			// Not a port for metrics. The number is the pod's, so if it is not 53, the name decides.
@@ -119,16 +107,12 @@ func dnsPod(endpointSlices []discoveryv1.EndpointSlice) (pod string, port int32,
 			}
 		}
 		for _, e := range endpointSlices[i].Endpoints {
-			if !ptr.Deref(e.Conditions.Ready, true) || e.TargetRef == nil || e.TargetRef.Kind != "Pod" {
-				continue
+			if port != 0 && ptr.Deref(e.Conditions.Ready, true) && e.TargetRef != nil && e.TargetRef.Kind == "Pod" {
+				return e.TargetRef.Name, port
 			}
-			if port != 0 {
-				return e.TargetRef.Name, port, true
-			}
-			hasReady = true
 		}
 	}
-	return "", 0, hasReady
+	return "", 0
 }
 
 // askForAll asks a server for the addresses of names, many at a time, and fills in the replies.

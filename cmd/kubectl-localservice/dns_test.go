@@ -130,23 +130,6 @@ n5     demo-n5   0/0         NoAnswer    the name is taken by a Service without 
 	}
 }
 
-// TestDNSDown: while no pod of the DNS server is ready, the table is there, and says so.
-func TestDNSDown(t *testing.T) {
-	f := newFixture(t)
-	down := slice("kube-dns", endpoint("dns-0", "10.1.0.1", false))
-	down.Namespace, down.Ports = "kube-system", nil
-	if err := f.kube.Tracker().Add(down); err != nil {
-		t.Fatal(err)
-	}
-	code, stdout, stderr := f.run(t, "nodes", "demo", "--dns", "--no-headers")
-	const first = "n1    demo-n1   2/2   NoAnswer   no answer from DNS, no pod of it is ready\n"
-	const warning = "warning: DNS is down, unless it runs outside of the cluster: kube-dns has no ready pod. Look: " +
-		"kubectl get deployments,pods -n kube-system\n"
-	if code != 0 || !strings.HasPrefix(stdout, first) || !strings.HasPrefix(stderr, warning) {
-		t.Errorf("exit code %d, %s\n%s", code, stdout, stderr)
-	}
-}
-
 // TestKubeDNS has a server that knows none of the names, and is asked for those that there are.
 func TestKubeDNS(t *testing.T) {
 	f := newHostnamesFixture(t, "zone")
@@ -219,15 +202,21 @@ func TestNoDNS(t *testing.T) {
 
 // TestDNSErrors: if DNS cannot be asked, the table is there all the same.
 func TestDNSErrors(t *testing.T) {
-	const noService = "there is no Service kube-system/kube-dns with TCP port 53…--dns-service"
+	const noService = "Service kube-system/kube-dns has no ready pod with TCP port 53…--dns-service"
 	for name, c := range map[string]struct {
 		args, want string
 		change     func(f *fixture)
 	}{
 		"watch":       {"--watch", "leave out either --dns or --watch", nil},
 		"bad Service": {"--dns-service kube-dns", `--dns-service is "kube-dns": it must be namespace/name`, nil},
-		"no Service": {"--dns-service kube-system/coredns", "there is no Service kube-system/coredns",
+		"no Service": {"--dns-service kube-system/coredns", "Service kube-system/coredns has no ready",
 			nil},
+		"down": {"", "no ready pod with TCP port 53…that is down: kubectl get deployments,pods -n kube-system", func(f *fixture) {
+			down := slice("kube-dns", endpoint("dns-0", "10.1.0.1", false))
+			down.Namespace, down.Ports = "kube-system", nil
+			_ = f.kube.Tracker().Update(discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), down,
+				"kube-system")
+		}},
 		"neither": {"", noService, func(f *fixture) {
 			_ = f.kube.Tracker().Delete(discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), "kube-system",
 				"kube-dns-abcde")
