@@ -152,41 +152,29 @@ func (f *createFlags) localService(name string) (*v1alpha1.LocalService, error) 
 	return ls, nil
 }
 
-// operators maps the operators that nodeSelector cannot say to their names in nodeSelectorTerms.
+// operators maps the operators of label selectors to their names in nodeSelectorTerms.
 var operators = map[selection.Operator]corev1.NodeSelectorOperator{
+	selection.Equals: corev1.NodeSelectorOpIn, selection.DoubleEquals: corev1.NodeSelectorOpIn,
 	selection.In: corev1.NodeSelectorOpIn, selection.NotIn: corev1.NodeSelectorOpNotIn,
 	selection.NotEquals: corev1.NodeSelectorOpNotIn, selection.Exists: corev1.NodeSelectorOpExists,
 	selection.DoesNotExist: corev1.NodeSelectorOpDoesNotExist, selection.GreaterThan: corev1.NodeSelectorOpGt,
 	selection.LessThan: corev1.NodeSelectorOpLt,
 }
 
-// selectNodes makes a LocalService select the nodes that a label selector selects.
+// selectNodes makes a LocalService select the nodes that a label selector selects: by nodeSelector if that can say it.
 func selectNodes(spec *v1alpha1.LocalServiceSpec, text string) error {
-	requirements, err := labels.ParseToRequirements(text)
-	if err != nil {
-		return err
+	if selector, err := labels.ConvertSelectorToLabelsMap(text); err == nil {
+		spec.NodeSelector = selector
+		return nil
 	}
+	requirements, err := labels.ParseToRequirements(text)
 	var term v1alpha1.NodeSelectorTerm
 	for _, r := range requirements {
-		operator, isExpression := operators[r.Operator()]
-		if isExpression {
-			term.MatchExpressions = append(term.MatchExpressions, v1alpha1.NodeLabelRequirement{Key: r.Key(),
-				Operator: operator, Values: r.Values().List()})
-			continue
-		}
-		if spec.NodeSelector == nil {
-			spec.NodeSelector = map[string]string{}
-		}
-		value, _ := r.Values().PopAny()
-		if other, isTwice := spec.NodeSelector[r.Key()]; isTwice && other != value {
-			return fmt.Errorf("no node has both %[1]s=%[2]s and %[1]s=%[3]s", r.Key(), other, value)
-		}
-		spec.NodeSelector[r.Key()] = value
+		term.MatchExpressions = append(term.MatchExpressions, v1alpha1.NodeLabelRequirement{Key: r.Key(),
+			Operator: operators[r.Operator()], Values: r.Values().List()})
 	}
-	if len(term.MatchExpressions) > 0 {
-		spec.NodeSelectorTerms = []v1alpha1.NodeSelectorTerm{term}
-	}
-	return nil
+	spec.NodeSelectorTerms = []v1alpha1.NodeSelectorTerm{term}
+	return err
 }
 
 // parsePort reads [name=]port[:target][/protocol].

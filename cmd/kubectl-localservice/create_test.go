@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -59,14 +60,16 @@ kind: LocalService
 metadata:
   name: cache
 spec:
-  nodeSelector:
-    disk: ssd
   nodeSelectorTerms:
   - matchExpressions:
     - key: cpus
       operator: Gt
       values:
       - "4"
+    - key: disk
+      operator: In
+      values:
+      - ssd
     - key: node-role.kubernetes.io/control-plane
       operator: DoesNotExist
     - key: zone
@@ -98,7 +101,7 @@ func TestCreate(t *testing.T) {
 	}
 	want := v1alpha1.LocalServiceSpec{Selector: map[string]string{"app": "cache"},
 		Ports: []v1alpha1.ServicePort{{Port: 80, TargetPort: intstr.FromString("web")}}}
-	if diff := cmp.Diff(want, ls.Spec); diff != "" {
+	if diff := cmp.Diff(want, ls.Spec, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	f.run(t, "create", "other", "--selector", "app=cache", "--dry-run=server")
@@ -127,16 +130,15 @@ func TestCreateErrors(t *testing.T) {
 		"create x":               `required flag(s) "selector" not set`,
 		"create x --selector a":  `--selector "a": give labels as key=value`,
 		"create x --selector a,": `--selector "a,": give labels as key=value`,
-		"create x --selector a=b --node-selector c=d=e":   "--node-selector: ",
-		"create x --selector a=b --node-selector c=d,c=e": "--node-selector: no node has both c=",
-		"create x --selector a=b --port 0":                "--port 0: it must be [name=]port",
-		"create x --selector a=b --port 65536":            "--port 65536: it must be",
-		"create x --selector a=b --port 80:":              "--port 80:: it must be",
-		"create x --selector a=b --port 80/":              "--port 80/: it must be",
-		"create x --selector a=b --port 80 --port 81":     "--port 80: each of several ports needs a name, such as http=80",
-		"create x --selector a=b --dry-run":               "--dry-run must be none, client or server",
-		"create demo --selector a=b":                      "already exists",
-		"create x --selector a=b --dry-run=client -o x":   "allowed formats",
+		"create x --selector a=b --node-selector c=d=e": "--node-selector: ",
+		"create x --selector a=b --port 0":              "--port 0: it must be [name=]port",
+		"create x --selector a=b --port 65536":          "--port 65536: it must be",
+		"create x --selector a=b --port 80:":            "--port 80:: it must be",
+		"create x --selector a=b --port 80/":            "--port 80/: it must be",
+		"create x --selector a=b --port 80 --port 81":   "--port 80: each of several ports needs a name, such as http=80",
+		"create x --selector a=b --dry-run":             "--dry-run must be none, client or server",
+		"create demo --selector a=b":                    "already exists",
+		"create x --selector a=b --dry-run=client -o x": "allowed formats",
 	} {
 		newFixture(t).wantError(t, want, strings.Fields(args)...)
 	}
