@@ -89,9 +89,9 @@ n5     <none>                 0/0         the node has no value for label zone (
 func TestHostnamesErrors(t *testing.T) {
 	const see = ": see `kubectl localservice nodes demo -n default`\n"
 	for _, c := range []struct{ groupBy, node, want string }{
-		{"", "n6", "has no name for a node n6" + see},
-		{"zone", "n1", "has no name for a group of nodes n1" + see},
-		{"zone", "n5", "has no name for a group of nodes n5: the node has no value for label zone (spec.groupBy), and so no name" + see},
+		{"", "n6", "has no name for node n6" + see},
+		{"zone", "n1", "has no name for zone n1" + see},
+		{"zone", "n5", "has no name for zone n5: the node has no value for label zone (spec.groupBy), and so no name" + see},
 	} {
 		f := newHostnamesFixture(t, c.groupBy)
 		f.wantError(t, "error: LocalService default/demo "+c.want, "url", "demo", c.node)
@@ -101,6 +101,6 @@ func TestHostnamesErrors(t *testing.T) {
 		"demo"); err != nil {
 		t.Fatal(err)
 	}
-	const missing = "no name for a node n1: no Service demo for the names; mode Hostnames"
+	const missing = "no name for node n1: no Service demo for the names; mode Hostnames"
 	f.wantError(t, missing, "url", "demo", "n1")
 }

@@ -281,8 +281,8 @@ func TestErrors(t *testing.T) {
 		{args: "frob", want: `unknown command "frob" for "kubectl localservice"`},
 		{args: "nodes demo -o xml", want: `output format "xml", allowed formats are: …,json,…,yaml`},
 		{args: "nodes nix -n other", want: "no LocalService other/nix: …`kubectl get localservices -n other`"},
-		{args: "url demo n7", want: "no name for a node n7: see `kubectl localservice nodes demo -n default`"},
-		{args: "url demo n5", want: "no name for a node n5: the name is taken by a Service without an owner…" +
+		{args: "url demo n7", want: "no name for node n7: see `kubectl localservice nodes demo -n default`"},
+		{args: "url demo n5", want: "no name for node n5: the name is taken by a Service without an owner…" +
 			"see `kubectl localservice nodes demo -n default`"},
 		{args: "url demo n1 --port x", want: "has no port x: choose one of http 80, metrics 9090"},
 		{args: "url no-ports n1", want: "names no ports: choose one of the pods' with --port"},

@@ -127,7 +127,8 @@ func (c *cluster) externalAddress(ctx context.Context, ls *v1alpha1.LocalService
 			}
 		}
 	}
-	return "", 0, fmt.Errorf("node %s has no address: look at its status with `%s get node %[1]s -o wide`", n.Node, c.kubectl)
+	return "", 0, fmt.Errorf("node %s has no address: look at its status with `%s get node %[1]s -o wide`", n.Node,
+		c.kubectl)
 }
 
 // seeNodes names the command that says more. kubectl takes flags only after the name of a plugin.
@@ -148,10 +149,7 @@ func (c *cluster) namesOf(ctx context.Context, ls *v1alpha1.LocalService) (*obje
 
 // named returns the name of a node; with groupBy, node is a group.
 func (c *cluster) named(ls *v1alpha1.LocalService, list *diagnose.NodeList, node string) (*diagnose.Node, error) {
-	what := "node " + node
-	if ls.Spec.GroupBy != "" {
-		what = "group of nodes " + node
-	}
+	what := cmp.Or(ls.Spec.GroupBy, "node") + " " + node
 	for _, n := range list.Items {
 		if n.Node == node && n.HasService {
 			return n, nil
@@ -159,7 +157,7 @@ func (c *cluster) named(ls *v1alpha1.LocalService, list *diagnose.NodeList, node
 			what += ": " + n.Cause
 		}
 	}
-	return nil, fmt.Errorf("LocalService %s/%s has no name for a %s: %s", ls.Namespace, ls.Name, what, c.seeNodes(ls))
+	return nil, fmt.Errorf("LocalService %s/%s has no name for %s: %s", ls.Namespace, ls.Name, what, c.seeNodes(ls))
 }
 
 // nodesWithName returns the nodes that have a name, or with groupBy their groups.
