@@ -144,9 +144,6 @@ func (f *createFlags) localService(name string) (*v1alpha1.LocalService, error) 
 		if err != nil {
 			return nil, fmt.Errorf("--port %s: %w", text, err)
 		}
-		if port.Name == "" && len(f.ports) > 1 {
-			return nil, fmt.Errorf("--port %[1]s: each of several ports needs a name, such as http=%[1]s", text)
-		}
 		ls.Spec.Ports = append(ls.Spec.Ports, port)
 	}
 	return ls, nil

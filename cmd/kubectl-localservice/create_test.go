@@ -135,7 +135,6 @@ func TestCreateErrors(t *testing.T) {
 		"create x --selector a=b --port 65536":          "--port 65536: it must be",
 		"create x --selector a=b --port 80:":            "--port 80:: it must be",
 		"create x --selector a=b --port 80/":            "--port 80/: it must be",
-		"create x --selector a=b --port 80 --port 81":   "--port 80: each of several ports needs a name, such as http=80",
 		"create x --selector a=b --dry-run":             "--dry-run must be none, client or server",
 		"create demo --selector a=b":                    "already exists",
 		"create x --selector a=b --dry-run=client -o x": "allowed formats",
