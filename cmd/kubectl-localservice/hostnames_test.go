@@ -65,14 +65,13 @@ func on(node string, e discoveryv1.Endpoint) discoveryv1.Endpoint {
 func TestHostnamesOutput(t *testing.T) {
 	const summary = "Clients must connect to port 8080 (not 80): a headless Service does not translate ports.\n" +
 		"eu-a: see kubectl logs -n default c --previous\n" +
-		"eu-c: the name is not up to date; mode Hostnames needs the permission to write EndpointSlices\n" +
 		"n5: set the label, or correct spec.groupBy: kubectl get nodes -L zone\n" +
 		"LocalService default/demo: nodes 3, answering 1/3, status HostnamesNotPermitted.\n"
 	newHostnamesFixture(t, "zone").wantOutput(t, summary, map[string]string{
 		"nodes demo": `
 NODE   NAME                   ENDPOINTS   REASON
 eu-a   eu-a.demo              2/3         exit code 1 (c: 5 restarts)
-eu-c   eu-c.demo              0/0         the name is not up to date; mode Hostnames needs the permission to write En…
+eu-c   eu-c.demo              0/0         the name is not up to date; mode Hostnames needs the permission to write EndpointSlices
 EU.b   eu-b-5p6vttgaff.demo   0/0         no pod with app=demo here
 n5     <none>                 0/0         the node has no value for label zone (spec.groupBy), and so no name
 `,

@@ -17,14 +17,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-const (
-	// lineLength is how long a line of the table may be.
-	lineLength = 120
-	// reasonLength leaves room in the column REASON for the beginning of a cause.
-	reasonLength = 30
-	// rowsInLine is how many rows a line below the table names before it only counts.
-	rowsInLine = 3
-)
+// rowsInLine is how many rows a line below the table names before it only counts.
+const rowsInLine = 3
 
 // nodesPrinter prints lists of nodes in the format that the user asks for: whole ones, and then what changes in them.
 type nodesPrinter struct {
@@ -183,31 +177,21 @@ func (p *nodesPrinter) printTable(lists []*diagnose.NodeList) error {
 
 // printRows prints the table, and the lines that belong below it.
 func (p *nodesPrinter) printRows(rows []row) error {
-	isWide := p.format == "wide"
-	// The name follows from the columns before it or, if there is no room for it, from that of the node.
-	lines, room := p.linesOf(rows, p.name != "" || isWide)
-	if room < reasonLength && !isWide {
-		lines, room = p.linesOf(rows, false)
+	lines := p.linesOf(rows)
+	if !p.noHeaders && lines[0] != p.header {
+		p.header = lines[0]
+		fmt.Fprintln(p.table, p.header)
 	}
-	reasons, below := reasonColumn(rows, max(room, reasonLength))
-	if isWide { // Whoever wants all has a wide terminal.
-		below = nil
-	}
-	if header := lines[0] + "REASON"; !p.noHeaders && header != p.header {
-		p.header = header
-		fmt.Fprintln(p.table, header)
-	}
-	for i, r := range rows {
-		if isWide {
-			reasons[i] = r.Problems()
-		}
-		fmt.Fprintln(p.table, lines[i+1]+words.Printable(reasons[i]))
+	for _, line := range lines[1:] {
+		fmt.Fprintln(p.table, line)
 	}
 	if err := p.table.Flush(); err != nil {
 		return err
 	}
-	for _, line := range below {
-		fmt.Fprintln(p.ErrOut, words.Printable(line))
+	if p.format != "wide" { // There, it is in the line.
+		for _, line := range below(rows) {
+			fmt.Fprintln(p.ErrOut, words.Printable(line))
+		}
 	}
 	return nil
 }
@@ -223,67 +207,38 @@ type row struct {
 // problem holds what rows have in common that share a line below the table. What to do is about one LocalService.
 type problem struct{ cause, prefix string }
 
-// reasonColumn returns the texts of the column REASON, by row, and the lines below the table, one for each problem of
-// which there is more to say: all of it if it does not fit into the column, and what to do about the first.
-func reasonColumn(rows []row, room int) (texts, below []string) {
-	of, act := map[problem][]row{}, map[problem]string{}
-	whole := map[problem]string{} // the first text that is cut
+// below returns the lines below the table: what to do about each problem, once for all its rows.
+func below(rows []row) (lines []string) {
+	act, nodes := map[problem]string{}, map[problem][]string{}
 	var order []problem
 	for _, r := range rows {
-		p, text := problem{cause: r.WithDNS(r.Cause)}, r.WithDNS(r.CauseAbout())
-		if r.Act != "" {
-			p.prefix = r.prefix
+		if r.Act == "" {
+			continue
 		}
-		if len(text) > room {
-			if whole[p] == "" { // What to do is about the same pod.
-				whole[p], act[p] = text, r.Act
-			}
-			text = words.Cut(text, room-len("…"))
-		}
-		texts = append(texts, text)
-		if of[p] == nil {
+		p := problem{r.Cause, r.prefix}
+		if nodes[p] == nil {
 			order = append(order, p)
+			act[p] = r.Act
 		}
-		of[p], act[p] = append(of[p], r), cmp.Or(act[p], r.Act)
+		nodes[p] = append(nodes[p], r.Node.Node)
 	}
 	for _, p := range order {
-		if more := words.Join("; ", whole[p], act[p]); more != "" {
-			below = append(below, nodesIn(of[p])+": "+more)
-		}
+		lines = append(lines, p.prefix+words.List(nodes[p], rowsInLine)+": "+act[p])
 	}
-	return texts, below
+	return lines
 }
 
-// nodesIn names the first few of some rows, and counts the rest.
-func nodesIn(rows []row) string {
-	var names []string
-	before := ""
-	for _, r := range rows {
-		name := r.Node.Node
-		if r.prefix != before {
-			name = r.prefix + name
-		}
-		names, before = append(names, name), r.prefix
-	}
-	return words.List(names, rowsInLine)
-}
-
-// linesOf returns the header and the lines of the table without the last column, and how much room they leave for that.
-func (p *nodesPrinter) linesOf(rows []row, withName bool) (lines []string, room int) {
-	const gap = 3
-	lines, room = make([]string, len(rows)+1), lineLength
+// linesOf returns the header and the lines of the table, in which tabs separate the columns.
+func (p *nodesPrinter) linesOf(rows []row) []string {
+	lines := make([]string, len(rows)+1)
 	add := func(isShown bool, header string, cell func(row) string) {
 		if !isShown {
 			return
 		}
-		longest := len(header)
 		lines[0] += header + "\t"
 		for i, r := range rows {
-			text := words.Printable(cmp.Or(cell(r), "<none>"))
-			longest = max(longest, len(text))
-			lines[i+1] += text + "\t"
+			lines[i+1] += words.Printable(cmp.Or(cell(r), "<none>")) + "\t"
 		}
-		room -= longest + gap
 	}
 	isWide, name := p.format == "wide", "NAME"
 	if p.name != "" && rows[0].list.Mode != v1alpha1.ModeHostnames {
@@ -293,7 +248,8 @@ func (p *nodesPrinter) linesOf(rows []row, withName bool) (lines []string, room 
 	add(p.allNamespaces, "NAMESPACE", func(r row) string { return r.list.Namespace })
 	add(p.name == "", "LOCALSERVICE", func(r row) string { return r.list.LocalService })
 	add(true, "NODE", func(r row) string { return r.Node.Node })
-	add(withName, name, func(r row) string { return r.Name() })
+	// Otherwise, it follows from the columns before it.
+	add(p.name != "" || isWide, name, func(r row) string { return r.Name() })
 	add(isWide, "DNS-NAME", func(r row) string { return r.DNSName })
 	add(true, "ENDPOINTS", func(r row) string { return fmt.Sprintf("%d/%d", r.Endpoints.Ready, r.Endpoints.Total) })
 	add(hasDNS, "DNS", func(r row) string { return string(ptr.Deref(r.DNS, diagnose.DNSAnswer{}).Result) })
@@ -305,5 +261,13 @@ func (p *nodesPrinter) linesOf(rows []row, withName bool) (lines []string, room 
 		return strings.Join(pods, ",")
 	})
 	add(isWide, "ADDRESSES", func(r row) string { return strings.Join(r.Addresses, ",") })
-	return lines, room
+	lines[0] += "REASON"
+	for i, r := range rows {
+		reason := r.WithDNS(r.CauseAbout())
+		if isWide {
+			reason = r.Problems()
+		}
+		lines[i+1] += words.Printable(reason)
+	}
+	return lines
 }

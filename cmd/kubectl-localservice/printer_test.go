@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -14,44 +13,26 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
-	"github.com/localservice-dev/local-service-controller/internal/words"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// TestReasonColumn: a row shows as much as fits of its cause and the pods. Below the table, once for all rows with the
-// cause, there is the first text that was cut, and what to do.
-func TestReasonColumn(t *testing.T) {
-	const room = 40
-	long := strings.Repeat("long ", 13)
-	found := func(cause, act string, about ...string) diagnose.Finding {
-		return diagnose.Finding{Reason: "Word", Cause: cause, Act: act, About: words.List(about, 3)}
-	}
+// TestBelow: below the table, there is what to do about each cause, once for all rows with it. It is about one
+// LocalService.
+func TestBelow(t *testing.T) {
 	var rows []row
-	for i, f := range []diagnose.Finding{{}, found("exit code 1", "", "a", "b", "c", "d"), found("exit code 1", "",
-		strings.Repeat("pod", 10)), found(long, ""), found("short", "do it"), found(long, ""), found(long, ""),
-		found(long, ""), found(long, "do it")} {
-		rows = append(rows, row{Node: &diagnose.Node{Node: fmt.Sprint("n", i), Finding: f}})
+	for _, r := range []struct{ prefix, node, cause, act string }{
+		{"", "n1", "exit code 1", "see the log of a"}, {"", "n2", "no pod", ""}, {"", "n3", "exit code 1", "see the log of b"},
+		{"", "n4", "exit code 2", "see the log of c"}, {"", "n5", "exit code 1", ""}, {"", "n6", "exit code 1", "x"},
+		{"", "n7", "exit code 1", "x"}, {"a on ", "n1", "taken", "do it in a"}, {"b on ", "n1", "taken", "do it in b"},
+		{"b on ", "n2", "taken", "do it in b"},
+	} {
+		rows = append(rows, row{prefix: r.prefix, Node: &diagnose.Node{Node: r.node,
+			Finding: diagnose.Finding{Cause: r.cause, Act: r.act}}})
 	}
-	rows[0].DNS, rows[0].prefix = &diagnose.DNSAnswer{Message: "DNS " + long}, "demo on "
-	rows = append(rows, row{Node: &diagnose.Node{Node: "n9", Finding: found("exit code 2", "", long)}})
-	const cut = "long long long long long long long lo…"
-	wantTexts := []string{"DNS long long long long long long lon…", "exit code 1 (a, b, c and 1 more)",
-		"exit code 1 (podpodpodpodpodpodpodpod…", cut, "short", cut, cut, cut, cut,
-		"exit code 2 (long long long long long…"}
-	rows[3].prefix, rows[5].prefix, rows[6].prefix = "a on ", "a on ", "b on "
-	wantBelow := []string{"demo on n0: DNS " + long, "n1, n2: exit code 1 (" + strings.Repeat("pod", 10) + ")",
-		"a on n3, n5, b on n6 and 2 more: " + long + "; do it", "n4: do it", "n9: exit code 2 (" + long + ")"}
-	rows = append(rows, row{Node: &diagnose.Node{Node: "n1", Finding: found("taken", "do it in c")}, prefix: "c on "},
-		row{Node: &diagnose.Node{Node: "n1", Finding: found("taken", "do it in d")}, prefix: "d on "},
-		row{Node: &diagnose.Node{Node: "n2", Finding: found("taken", "do it in d2")}, prefix: "d on "})
-	wantTexts = append(wantTexts, "taken", "taken", "taken")
-	wantBelow = append(wantBelow, "c on n1: do it in c", "d on n1, n2: do it in d")
-	texts, below := reasonColumn(rows, room)
-	if !slices.Equal(texts, wantTexts) {
-		t.Errorf("got %q; want %q", texts, wantTexts)
-	}
-	if !slices.Equal(below, wantBelow) {
-		t.Errorf("below the table: %q; want %q", below, wantBelow)
+	want := []string{"n1, n3, n6 and 1 more: see the log of a", "n4: see the log of c", "a on n1: do it in a",
+		"b on n1, n2: do it in b"}
+	if got := below(rows); !slices.Equal(got, want) {
+		t.Errorf("below the table: %q; want %q", got, want)
 	}
 }
 
