@@ -10,9 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -20,6 +18,7 @@ import (
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned/scheme"
 )
 
 type createFlags struct {
@@ -30,7 +29,7 @@ type createFlags struct {
 }
 
 func (p *plugin) createCommand() *cobra.Command {
-	flags := &createFlags{output: genericclioptions.NewPrintFlags("created")}
+	flags := &createFlags{output: genericclioptions.NewPrintFlags("created").WithTypeSetter(scheme.Scheme)}
 	cmd := &cobra.Command{
 		Use:   "create NAME --selector LABELS",
 		Short: "Create a LocalService",
@@ -112,16 +111,7 @@ func (p *plugin) create(ctx context.Context, name string, flags *createFlags) er
 			return known(err)
 		}
 	}
-	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(ls)
-	if err != nil {
-		return err
-	}
-	u := &unstructured.Unstructured{Object: object}
-	u.SetGroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.Kind))
-	if flags.dryRun == "client" { // A file has none.
-		unstructured.RemoveNestedField(object, "status")
-	}
-	return printer.PrintObj(u, p.Out)
+	return printer.PrintObj(ls, p.Out)
 }
 
 // localService returns the LocalService that the flags describe. The API server checks the rest.
