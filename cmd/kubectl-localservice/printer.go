@@ -146,11 +146,8 @@ func (p *nodesPrinter) printTable(lists []*diagnose.NodeList) error {
 	var rows []row
 	for _, list := range lists {
 		prefix := ""
-		switch {
-		case p.allNamespaces:
+		if p.name == "" {
 			prefix = list.Key() + " on "
-		case p.name == "":
-			prefix = list.LocalService + " on "
 		}
 		for _, n := range list.Items {
 			rows = append(rows, row{list, n, prefix})
