@@ -94,12 +94,10 @@ func (o *objects) details(ctx context.Context, column, row string) *view.Details
 		return nil
 	}
 	n := list.Items[i]
-	d := &view.Details{Node: n, Events: []view.Event{}}
 	events, err := o.events(ctx, ls, n)
+	d := &view.Details{Node: n, Events: view.NewEvents(events)}
 	if err != nil {
 		d.EventsProblem = explained(err).Error()
-	} else {
-		d.Events = view.NewEvents(events)
 	}
 	return d
 }
