@@ -7,7 +7,6 @@ import (
 	"os/signal"
 	"slices"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -85,9 +84,6 @@ func (p *plugin) follow(ctx context.Context, o *objects, report func(snapshot)) 
 	})
 }
 
-// completionTimeout bounds how long a shell waits after the Tab key.
-const completionTimeout = 5 * time.Second
-
 // choices returns what an argument may be, given those before it.
 type choices func(ctx context.Context, c *cluster, args []string) ([]string, error)
 
@@ -98,12 +94,10 @@ func (p *plugin) complete(choicesOfArgs ...choices) cobra.CompletionFunc {
 		if len(args) >= len(choicesOfArgs) {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
-		defer cancel()
 		c, err := p.connect()
 		var names []string
 		if err == nil {
-			names, err = choicesOfArgs[len(args)](ctx, c, args)
+			names, err = choicesOfArgs[len(args)](cmd.Context(), c, args)
 		}
 		if err != nil {
 			cobra.CompDebugln(err.Error(), true)
