@@ -68,11 +68,6 @@ With kubectl-create-localservice in $PATH, "kubectl create localservice" is the 
 	f.StringVar(&flags.dryRun, "dry-run", "none", "none, client (only print the object) or server (send it, but "+
 		"do not store it).")
 	f.Lookup("dry-run").NoOptDefVal = "unchanged" // It was a boolean in old versions of kubectl: say so.
-	for name, values := range map[string][]string{"mode": {string(v1alpha1.ModeServices),
-		string(v1alpha1.ModeHostnames)}, "dry-run": {"none", "client", "server"}} {
-		cobra.CheckErr(cmd.RegisterFlagCompletionFunc(name,
-			cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
-	}
 	return cmd
 }
 

@@ -40,7 +40,6 @@ const defaultDNSService = "kube-system/kube-dns"
 
 func (p *plugin) nodesCommand() *cobra.Command {
 	flags := &nodesFlags{output: genericclioptions.NewPrintFlags("")}
-	output := flags.output
 	var reasons strings.Builder
 	for _, r := range diagnose.Reasons {
 		fmt.Fprintf(&reasons, "  %-18s %s\n", r.Reason, r.Means)
@@ -62,11 +61,9 @@ func (p *plugin) nodesCommand() *cobra.Command {
   kubectl describe $(kubectl localservice nodes demo -o name)`,
 	}
 	flags.addTo(cmd, p, func(ctx context.Context) error { return p.nodes(ctx, flags) })
-	output.AddFlags(cmd)
-	cmd.Flag("output").Usage = "Output format. One of: (" + strings.Join(output.AllowedFormats(), ", ") + ", wide)."
+	flags.output.AddFlags(cmd)
+	cmd.Flag("output").Usage = "Output format. One of: (" + strings.Join(flags.output.AllowedFormats(), ", ") + ", wide)."
 	cmd.Flag("show-managed-fields").Hidden = true // There are none.
-	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(
-		append(output.AllowedFormats(), "wide"), cobra.ShellCompDirectiveNoFileComp)))
 	cmd.Flags().BoolVar(&flags.problems, "problems", false, "Print only names with a problem.")
 	cmd.Flags().BoolVar(&flags.noHeaders, "no-headers", false, "Print the table without its headers.")
 	cmd.Flags().BoolVarP(&flags.watch, "watch", "w", false, "After printing the nodes, print those that change, until "+
