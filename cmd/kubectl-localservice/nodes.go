@@ -124,14 +124,6 @@ func (p *nodesPrinter) printOnce(ctx context.Context, c *cluster, lists []*diagn
 	if p.problems && !slices.ContainsFunc(lists, hasProblem) {
 		fmt.Fprintln(p.ErrOut, "No name has a problem.")
 	}
-	if p.name == "" {
-		names, answering := 0, 0
-		for _, list := range lists {
-			names += list.Summary.Nodes
-			answering += list.Summary.Answering
-		}
-		fmt.Fprintf(p.ErrOut, "LocalServices: %d, names %d, answering %d/%d.\n", len(lists), names, answering, names)
-	}
 	return notAsked
 }
 

@@ -184,7 +184,6 @@ ops         demo-10        n3     0/0         no Service; Services are being wri
 		"ops/demo-10: No pod in namespace ops has the labels app=demo.",
 		"default/demo on n5: delete the Service if nothing uses it;",
 		"LocalService default/demo-2: nodes 0, answering 0/0, status NoNodesSelected: ",
-		"LocalServices: 3, names 6, answering 1/6.",
 	} {
 		if strings.Count("\n"+stderr, "\n"+line) != 1 {
 			t.Errorf("%s\ndoes not have the line %s", stderr, line)

@@ -88,7 +88,7 @@ func TestAuthProvider(t *testing.T) {
 	s.Must(clientcmd.WriteToFile(*config, path))
 	out, errOut, err := framework.PluginProgram.Run(s.Ctx(), nil, []string{"KUBECONFIG=" + path}, "nodes",
 		"--namespace="+s.Namespace)
-	if err != nil || !strings.Contains(out+errOut, "LocalServices: 1") {
+	if err != nil || !strings.Contains(errOut, "LocalService "+s.Namespace+"/demo: nodes") {
 		t.Errorf("%v: %s\n%s", err, errOut, out)
 	}
 }
