@@ -24,7 +24,7 @@ type choice struct {
 
 // addTo makes a command take the choice from its arguments and flags.
 func (c *choice) addTo(cmd *cobra.Command, p *plugin, run func(context.Context) error) {
-	cmd.Args, cmd.ValidArgsFunction = withUsage(cobra.MaximumNArgs(1)), p.complete(localServiceNames)
+	cmd.Args, cmd.ValidArgsFunction = cobra.MaximumNArgs(1), p.complete(localServiceNames)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			c.name = argName(args[0])

@@ -47,7 +47,7 @@ With kubectl-create-localservice in $PATH, "kubectl create localservice" is the 
 
   # The file
   kubectl localservice create cache --selector app=cache --headless --dry-run=client -o yaml > cache.yaml`,
-		Args:              withUsage(cobra.ExactArgs(1)),
+		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.create(cmd.Context(), args[0], flags)

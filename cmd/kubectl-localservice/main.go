@@ -40,6 +40,7 @@ func newPlugin(streams genericiooptions.IOStreams) *plugin {
 
 // run executes a command line, and returns the exit code: 0 or, like kubectl, 1.
 func (p *plugin) run(args []string) int {
+	isRunning := false
 	root := &cobra.Command{
 		Use:   "kubectl-localservice",
 		Short: "Look into LocalServices, node by node",
@@ -51,41 +52,30 @@ func (p *plugin) run(args []string) int {
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		SilenceErrors:     true, // They are printed below.
 		SilenceUsage:      true,
+		PersistentPreRun:  func(*cobra.Command, []string) { isRunning = true },
 	}
 	root.SetArgs(args)
 	root.SetIn(p.In)
 	root.SetOut(p.Out)
 	root.SetErr(p.ErrOut)
-	root.SetFlagErrorFunc(usageError)
 	p.config.AddFlags(root.PersistentFlags())
 	root.AddCommand(p.nodesCommand(), p.viewCommand(), p.urlCommand(), p.createCommand())
-	if err := root.Execute(); err != nil {
+	if cmd, err := root.ExecuteC(); err != nil {
 		message := explained(err).Error()
 		if _, isRemote := errors.AsType[*apierrors.StatusError](err); isRemote {
 			message = words.Printable(message) // A webhook may have written it.
 		}
 		fmt.Fprintf(p.ErrOut, "error: %s\n", message)
+		if !isRunning { // The flags or arguments are wrong.
+			fmt.Fprintf(p.ErrOut, "Usage: %s\nSee '%s -h' for help and examples\n", cmd.UseLine(), cmd.CommandPath())
+		}
 		return 1
 	}
 	return 0
 }
 
-// withUsage adds the usage to the errors of a check.
-func withUsage(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
-			return usageError(cmd, err)
-		}
-		return nil
-	}
-}
-
 // argName returns the name in an argument, which may have the form that -o name prints: lsvc/demo.
 func argName(arg string) string { return arg[strings.LastIndexByte(arg, '/')+1:] }
-
-func usageError(cmd *cobra.Command, err error) error {
-	return fmt.Errorf("%w\nUsage: %s\nSee '%s -h' for help and examples", err, cmd.UseLine(), cmd.CommandPath())
-}
 
 // explained says what to do about an error that any request may return.
 func explained(err error) error {
