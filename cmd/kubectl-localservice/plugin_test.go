@@ -127,8 +127,7 @@ func TestURL(t *testing.T) {
 	http := v1alpha1.ServicePort{Name: "http", Port: 80, TargetPort: intstr.FromInt32(8080)}
 	https := v1alpha1.ServicePort{Name: "https", Port: 443, TargetPort: intstr.FromString("web")}
 	tls := v1alpha1.ServicePort{Name: "x", Port: 1, AppProtocol: new("HTTPS")}
-	const unobserved = "of a spec on which nobody has acted"
-	for name, c := range map[string]struct {
+	for _, c := range map[string]struct {
 		clusterIP string
 		ports     ports
 		port      string
@@ -142,17 +141,11 @@ func TestURL(t *testing.T) {
 		"headless, any port":   {"None", nil, "5060", "http://s-n1.default:5060"},
 		"headless, no target":  {"None", ports{{Port: 7}}, "", "http://s-n1.default:7"},
 		"headless, with names": {"None", ports{http, https}, "https", "https://s-n1.default:8443"},
-		unobserved:             {"None", ports{{Port: 81}}, "", "http://s-n1.default:81"},
 	} {
 		ls := localService("s", c.clusterIP, c.ports...)
-		wantErr := ""
-		if name == unobserved {
-			ls.Generation++
-			wantErr = "warning: the controller has not acted on the last change of the LocalService yet\n"
-		}
 		f := newFixture(t, service("s-n1", "n1"), slice("s-n1"))
 		f.localServices = fake.NewClientset(ls)
-		f.want(t, c.want+"\n", wantErr, "url", "s", "n1", "--port", c.port)
+		f.want(t, c.want+"\n", "", "url", "s", "n1", "--port", c.port)
 	}
 }
 

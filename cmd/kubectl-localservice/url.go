@@ -65,9 +65,6 @@ func (p *plugin) url(ctx context.Context, name, node, nameOrNumber string, exter
 	if err != nil {
 		return err
 	}
-	if ls.Status.ObservedGeneration < ls.Generation {
-		fmt.Fprintln(p.ErrOut, "warning: the controller has not acted on the last change of the LocalService yet")
-	}
 	port, err := choosePort(ls, nameOrNumber)
 	if err != nil {
 		return err
