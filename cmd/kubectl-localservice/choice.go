@@ -24,7 +24,7 @@ type choice struct {
 
 // addTo makes a command take the choice from its arguments and flags.
 func (c *choice) addTo(cmd *cobra.Command, p *plugin, run func(context.Context) error) {
-	cmd.Args, cmd.ValidArgsFunction = cobra.MaximumNArgs(1), p.complete(localServiceNames)
+	cmd.Args, cmd.ValidArgsFunction = cobra.MaximumNArgs(1), p.completeName
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			c.name = argName(args[0])
@@ -84,35 +84,26 @@ func (p *plugin) follow(ctx context.Context, o *objects, report func(snapshot)) 
 	})
 }
 
-// choices returns what an argument may be, given those before it.
-type choices func(ctx context.Context, c *cluster, args []string) ([]string, error)
-
-// complete asks the cluster for the choices at the cursor, which the shell narrows down by prefix. If that fails, there
-// are none: the Tab key is no place for errors, except in cobra's debug log.
-func (p *plugin) complete(choicesOfArgs ...choices) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		if len(args) >= len(choicesOfArgs) {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		c, err := p.connect()
-		var names []string
-		if err == nil {
-			names, err = choicesOfArgs[len(args)](cmd.Context(), c, args)
-		}
-		if err != nil {
-			cobra.CompDebugln(err.Error(), true)
-		}
-		return names, cobra.ShellCompDirectiveNoFileComp
+// completeName completes the first argument, the name of a LocalService. If that fails, there is none: the Tab key is
+// no place for errors, except in cobra's debug log.
+func (p *plugin) completeName(cmd *cobra.Command, args []string, _ string) (names []string,
+	directive cobra.ShellCompDirective) {
+	directive = cobra.ShellCompDirectiveNoFileComp
+	if len(args) > 0 {
+		return nil, directive
 	}
-}
-
-func localServiceNames(ctx context.Context, c *cluster, _ []string) (names []string, err error) {
-	all, err := c.localServices.LocalserviceV1alpha1().LocalServices(c.namespace).List(ctx, metav1.ListOptions{})
+	c, err := p.connect()
+	var all *v1alpha1.LocalServiceList
+	if err == nil {
+		all, err = c.localServices.LocalserviceV1alpha1().LocalServices(c.namespace).List(cmd.Context(),
+			metav1.ListOptions{})
+	}
 	if err != nil {
-		return nil, err
+		cobra.CompDebugln(err.Error(), true)
+		return nil, directive
 	}
 	for i := range all.Items {
 		names = append(names, all.Items[i].Name)
 	}
-	return names, nil
+	return names, directive
 }

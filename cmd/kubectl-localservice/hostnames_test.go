@@ -75,13 +75,11 @@ eu-c   eu-c.demo              0/0         the name is not up to date; mode Hostn
 EU.b   eu-b-5p6vttgaff.demo   0/0         no pod with app=demo here
 n5     <none>                 0/0         the node has no value for label zone (spec.groupBy), and so no name
 `,
-		"nodes demo -o name":   "\nservice/demo\n",
-		"__complete url demo ": "\neu-a\neu-c\nEU.b\n:4\n",
-		"url demo EU.b":        "\nhttp://eu-b-5p6vttgaff.demo.default:8080\n",
+		"nodes demo -o name": "\nservice/demo\n",
+		"url demo EU.b":      "\nhttp://eu-b-5p6vttgaff.demo.default:8080\n",
 	})
 	newHostnamesFixture(t, "").wantOutput(t, "", map[string]string{
-		"__complete url demo ": "\nn1\nn2\nn3\nn4\nn5\n:4\n",
-		"url demo n1":          "\nhttp://n1.demo.default:8080\n",
+		"url demo n1": "\nhttp://n1.demo.default:8080\n",
 	})
 }
 

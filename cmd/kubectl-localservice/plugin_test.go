@@ -64,8 +64,8 @@ service/demo-n3
 n2:PodsNotReady/n3:NoPods/n4:ServiceMissing/n5:NameConflict/`,
 		"__complete nodes d":     "\ndemo\n:4\n",
 		"__complete nodes demo ": "\n:4\n",
-		"__complete url demo n":  "\nn1\nn2\nn3\n:4\n",
-		"__complete url nix n":   "\n:4\n",
+		"__complete url d":       "\ndemo\n:4\n",
+		"__complete url demo n":  "\n:4\n",
 		"__complete view d":      "\ndemo\n:4\n",
 		"__complete view demo ":  "\n:4\n",
 	})

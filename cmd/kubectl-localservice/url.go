@@ -45,7 +45,7 @@ the node's own with the node port. Whether a firewall lets them through cannot b
   # From outside the cluster
   curl $(kubectl localservice url demo k8s02 --external)`,
 		Args:              cobra.ExactArgs(2),
-		ValidArgsFunction: p.complete(localServiceNames, nodesWithName),
+		ValidArgsFunction: p.completeName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.url(cmd.Context(), argName(args[0]), argName(args[1]), port, external)
 		},
@@ -69,11 +69,12 @@ func (p *plugin) url(ctx context.Context, name, node, nameOrNumber string, exter
 	if err != nil {
 		return err
 	}
-	o, list, err := c.namesOf(ctx, ls)
-	if err != nil {
+	o := c.newObjects(ls, "")
+	o.withPods = false
+	if err := o.read(ctx); err != nil {
 		return err
 	}
-	n, err := c.named(ls, list, node)
+	n, err := c.named(ls, o.list(ctx, ls, o.input(ls.Namespace)), node)
 	if err != nil {
 		return err
 	}
@@ -134,16 +135,6 @@ func (c *cluster) seeNodes(ls *v1alpha1.LocalService) string {
 		strings.TrimPrefix(c.kubectl, kubectlCommand))
 }
 
-// namesOf returns the names of a LocalService, without its pods, and the objects that they are made of.
-func (c *cluster) namesOf(ctx context.Context, ls *v1alpha1.LocalService) (*objects, *diagnose.NodeList, error) {
-	o := c.newObjects(ls, "")
-	o.withPods = false
-	if err := o.read(ctx); err != nil {
-		return nil, nil, err
-	}
-	return o, o.list(ctx, ls, o.input(ls.Namespace)), nil
-}
-
 // named returns the name of a node; with groupBy, node is a group.
 func (c *cluster) named(ls *v1alpha1.LocalService, list *diagnose.NodeList, node string) (*diagnose.Node, error) {
 	what := cmp.Or(ls.Spec.GroupBy, "node") + " " + node
@@ -155,24 +146,6 @@ func (c *cluster) named(ls *v1alpha1.LocalService, list *diagnose.NodeList, node
 		}
 	}
 	return nil, fmt.Errorf("LocalService %s/%s has no name for %s: %s", ls.Namespace, ls.Name, what, c.seeNodes(ls))
-}
-
-// nodesWithName returns the nodes that have a name, or with groupBy their groups.
-func nodesWithName(ctx context.Context, c *cluster, args []string) (nodes []string, err error) {
-	ls, err := c.localService(ctx, argName(args[0]))
-	if err != nil {
-		return nil, err
-	}
-	_, list, err := c.namesOf(ctx, ls)
-	if err != nil {
-		return nil, err
-	}
-	for _, n := range list.Items {
-		if n.HasService {
-			nodes = append(nodes, n.Node)
-		}
-	}
-	return nodes, nil
 }
 
 // choosePort finds a port of a LocalService by its name or number; for "", the first one. A headless LocalService
