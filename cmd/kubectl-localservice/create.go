@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/utils/ptr"
@@ -64,7 +63,7 @@ With kubectl-create-localservice in $PATH, "kubectl create localservice" is the 
 		"pods' own addresses and ports.")
 	f.StringVar(&flags.mode, "mode", "", "Services (the default) or Hostnames, which makes one Service for all nodes.")
 	f.StringVar(&flags.nodeSelector, "node-selector", "", "Labels of the nodes that get a name, such as "+
-		"disk=ssd,!node-role.kubernetes.io/control-plane, as in kubectl get nodes -l; all nodes by default.")
+		"'disk=ssd,zone notin (a,b),!node-role.kubernetes.io/control-plane'; all nodes by default.")
 	f.StringVar(&flags.dryRun, "dry-run", "none", "none, client (only print the object) or server (send it, but "+
 		"do not store it).")
 	f.Lookup("dry-run").NoOptDefVal = "unchanged" // It was a boolean in old versions of kubectl: say so.
@@ -119,7 +118,7 @@ func (f *createFlags) localService(name string) (*v1alpha1.LocalService, error) 
 			"app=demo,tier=web", f.selector)
 	}
 	if err := selectNodes(&ls.Spec, f.nodeSelector); err != nil {
-		return nil, fmt.Errorf("--node-selector: %w", err)
+		return nil, fmt.Errorf("--node-selector: %w: use =, in, notin, LABEL and !LABEL", err)
 	}
 	if f.headless {
 		ls.Spec.ClusterIP = corev1.ClusterIPNone
@@ -134,29 +133,22 @@ func (f *createFlags) localService(name string) (*v1alpha1.LocalService, error) 
 	return ls, nil
 }
 
-// operators maps the operators of label selectors to their names in nodeSelectorTerms.
-var operators = map[selection.Operator]corev1.NodeSelectorOperator{
-	selection.Equals: corev1.NodeSelectorOpIn, selection.DoubleEquals: corev1.NodeSelectorOpIn,
-	selection.In: corev1.NodeSelectorOpIn, selection.NotIn: corev1.NodeSelectorOpNotIn,
-	selection.NotEquals: corev1.NodeSelectorOpNotIn, selection.Exists: corev1.NodeSelectorOpExists,
-	selection.DoesNotExist: corev1.NodeSelectorOpDoesNotExist, selection.GreaterThan: corev1.NodeSelectorOpGt,
-	selection.LessThan: corev1.NodeSelectorOpLt,
-}
-
-// selectNodes makes a LocalService select the nodes that a label selector selects: by nodeSelector if that can say it.
+// selectNodes makes a LocalService select the nodes that a label selector selects.
 func selectNodes(spec *v1alpha1.LocalServiceSpec, text string) error {
-	if selector, err := labels.ConvertSelectorToLabelsMap(text); err == nil {
-		spec.NodeSelector = selector
-		return nil
+	selector, err := metav1.ParseToLabelSelector(text)
+	if err != nil {
+		return err
 	}
-	requirements, err := labels.ParseToRequirements(text)
+	spec.NodeSelector = selector.MatchLabels
 	var term v1alpha1.NodeSelectorTerm
-	for _, r := range requirements {
-		term.MatchExpressions = append(term.MatchExpressions, v1alpha1.NodeLabelRequirement{Key: r.Key(),
-			Operator: operators[r.Operator()], Values: r.Values().List()})
+	for _, r := range selector.MatchExpressions {
+		term.MatchExpressions = append(term.MatchExpressions, v1alpha1.NodeLabelRequirement{Key: r.Key,
+			Operator: corev1.NodeSelectorOperator(r.Operator), Values: r.Values})
 	}
-	spec.NodeSelectorTerms = []v1alpha1.NodeSelectorTerm{term}
-	return err
+	if len(term.MatchExpressions) > 0 {
+		spec.NodeSelectorTerms = []v1alpha1.NodeSelectorTerm{term}
+	}
+	return nil
 }
 
 // parsePort reads [name=]port[:target][/protocol].

@@ -54,28 +54,20 @@ spec:
     app: cache
     tier: a
 `,
-		"--selector app=cache --node-selector disk=ssd,!node-role.kubernetes.io/control-plane,zone!=c,cpus>4 -o yaml": `
+		"--selector app=cache --node-selector disk=ssd,!node-role.kubernetes.io/control-plane,gpu -o yaml": `
 apiVersion: localservice.dev/v1alpha1
 kind: LocalService
 metadata:
   name: cache
 spec:
+  nodeSelector:
+    disk: ssd
   nodeSelectorTerms:
   - matchExpressions:
-    - key: cpus
-      operator: Gt
-      values:
-      - "4"
-    - key: disk
-      operator: In
-      values:
-      - ssd
+    - key: gpu
+      operator: Exists
     - key: node-role.kubernetes.io/control-plane
       operator: DoesNotExist
-    - key: zone
-      operator: NotIn
-      values:
-      - c
   selector:
     app: cache
 `,
@@ -131,6 +123,7 @@ func TestCreateErrors(t *testing.T) {
 		"create x --selector a":  `--selector "a": give labels as key=value`,
 		"create x --selector a,": `--selector "a,": give labels as key=value`,
 		"create x --selector a=b --node-selector c=d=e": "--node-selector: ",
+		"create x --selector a=b --node-selector c!=d":  `--node-selector: "!=" is not a valid label selector operator: use`,
 		"create x --selector a=b --port 0":              "--port 0: it must be [name=]port",
 		"create x --selector a=b --port 65536":          "--port 65536: it must be",
 		"create x --selector a=b --port 80:":            "--port 80:: it must be",
