@@ -86,24 +86,20 @@ func (p *plugin) follow(ctx context.Context, o *objects, report func(snapshot)) 
 
 // completeName completes the first argument, the name of a LocalService. If that fails, there is none: the Tab key is
 // no place for errors, except in cobra's debug log.
-func (p *plugin) completeName(cmd *cobra.Command, args []string, _ string) (names []string,
-	directive cobra.ShellCompDirective) {
-	directive = cobra.ShellCompDirectiveNoFileComp
-	if len(args) > 0 {
-		return nil, directive
-	}
+func (p *plugin) completeName(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	var names []string
 	c, err := p.connect()
-	var all *v1alpha1.LocalServiceList
-	if err == nil {
-		all, err = c.localServices.LocalserviceV1alpha1().LocalServices(c.namespace).List(cmd.Context(),
-			metav1.ListOptions{})
+	if err != nil || len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
+	all, err := c.localServices.LocalserviceV1alpha1().LocalServices(c.namespace).List(cmd.Context(),
+		metav1.ListOptions{})
 	if err != nil {
 		cobra.CompDebugln(err.Error(), true)
-		return nil, directive
+		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	for i := range all.Items {
 		names = append(names, all.Items[i].Name)
 	}
-	return names, directive
+	return names, cobra.ShellCompDirectiveNoFileComp
 }
