@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os/signal"
-	"slices"
 	"syscall"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
-	"github.com/localservice-dev/local-service-controller/internal/words"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -65,23 +63,6 @@ func (p *plugin) warnOfNodes(o *objects) {
 func untilInterrupted(ctx context.Context) (context.Context, context.CancelFunc) {
 	klog.SetLogger(klog.Logger{})
 	return signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
-}
-
-// follow reports snapshots until ctx is done. It prints new problems, and when the earlier ones are over.
-func (p *plugin) follow(ctx context.Context, o *objects, report func(snapshot)) {
-	var printed []string
-	o.follow(ctx, func(s snapshot) {
-		for _, problem := range s.Problems {
-			if !slices.Contains(printed, problem) {
-				fmt.Fprintln(p.ErrOut, "warning: "+words.Printable(problem))
-			}
-		}
-		if len(printed) > 0 && len(s.Problems) == 0 {
-			fmt.Fprintln(p.ErrOut, "The watch continues.")
-		}
-		printed = s.Problems
-		report(s)
-	})
 }
 
 // completeName completes the first argument, the name of a LocalService. If that fails, there is none: the Tab key is

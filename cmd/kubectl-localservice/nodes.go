@@ -135,7 +135,16 @@ func (p *nodesPrinter) watchNodes(ctx context.Context, o *objects) (failure erro
 		return err
 	}
 	p.warnOfNodes(o)
-	p.follow(ctx, o, func(s snapshot) {
+	var problems []string // that are printed
+	o.follow(ctx, func(s snapshot) {
+		if !slices.Equal(s.Problems, problems) {
+			problems = s.Problems
+			message := "The watch continues."
+			if len(problems) > 0 {
+				message = "warning: " + strings.Join(problems, "; ")
+			}
+			fmt.Fprintln(p.ErrOut, words.Printable(message))
+		}
 		if !s.Loaded {
 			return
 		}

@@ -65,7 +65,7 @@ func (p *plugin) view(ctx context.Context, chosen *choice) error {
 	fmt.Fprintf(p.Out, "Serving at %s\nEnd with Ctrl-C.\n", server.URL())
 	running, ctx := errgroup.WithContext(ctx)
 	running.Go(func() error { return server.Run(ctx) })
-	p.follow(ctx, o, func(s snapshot) {
+	o.follow(ctx, func(s snapshot) {
 		server.Publish(view.NewMatrix(s.Status, s.lists, inNamespace[corev1.Node](o.nodes, metav1.NamespaceAll)))
 	})
 	return running.Wait()
