@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -181,9 +180,7 @@ func (o *objects) portOfClients(ls *v1alpha1.LocalService, port *v1alpha1.Servic
 	case port.TargetPort.StrVal == "":
 		return cmp.Or(port.TargetPort.IntVal, port.Port), nil
 	}
-	published := inNamespace[discoveryv1.EndpointSlice](o.endpointSlices, ls.Namespace)
-	slices.SortFunc(published, func(a, b *discoveryv1.EndpointSlice) int { return cmp.Compare(a.Name, b.Name) })
-	for _, slice := range published {
+	for _, slice := range inNamespace[discoveryv1.EndpointSlice](o.endpointSlices, ls.Namespace) {
 		for _, p := range slice.Ports {
 			if slice.Labels[discoveryv1.LabelServiceName] == service && p.Port != nil &&
 				ptr.Deref(p.Name, "") == port.Name {
