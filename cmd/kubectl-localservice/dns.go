@@ -79,7 +79,7 @@ func (c *cluster) connectDNS(ctx context.Context, service string) (server diagno
 	}
 	podName, port := dnsPod(list.Items)
 	if podName == "" {
-		return server, "", fmt.Errorf("Service %s has no ready pod with TCP port %d. If it is the one of your cluster's "+
+		return server, "", fmt.Errorf("no pod of Service %s is ready at TCP port %d. If it is the one of your cluster's "+
 			"DNS, that is down: %s get deployments,pods -n %s. Otherwise, name that by --dns-service. If DNS does not "+
 			"run in pods (Cloud DNS for GKE, say), resolve a name from a pod instead", service, dnsPort, c.kubectl,
 			namespace)

@@ -200,16 +200,16 @@ func TestNoDNS(t *testing.T) {
 
 // TestDNSErrors: if DNS cannot be asked, the table is there all the same.
 func TestDNSErrors(t *testing.T) {
-	const noService = "Service kube-system/kube-dns has no ready pod with TCP port 53…--dns-service"
+	const noService = "no pod of Service kube-system/kube-dns is ready at TCP port 53…--dns-service"
 	for name, c := range map[string]struct {
 		args, want string
 		change     func(f *fixture)
 	}{
 		"watch":       {"--watch", "leave out either --dns or --watch", nil},
 		"bad Service": {"--dns-service kube-dns", `--dns-service is "kube-dns": it must be namespace/name`, nil},
-		"no Service": {"--dns-service kube-system/coredns", "Service kube-system/coredns has no ready",
+		"no Service": {"--dns-service kube-system/coredns", "no pod of Service kube-system/coredns is ready",
 			nil},
-		"down": {"", "no ready pod with TCP port 53…that is down: kubectl get deployments,pods -n kube-system", func(f *fixture) {
+		"down": {"", "ready at TCP port 53…that is down: kubectl get deployments,pods -n kube-system", func(f *fixture) {
 			down := slice("kube-dns", endpoint("dns-0", "10.1.0.1", false))
 			down.Namespace, down.Ports = "kube-system", nil
 			_ = f.kube.Tracker().Update(discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), down,

@@ -38,7 +38,7 @@ type LocalService struct {
 	// status reports what the controller last observed and did. observedGeneration is -1 until the first report.
 	// +optional
 	// +kubebuilder:default={"observedGeneration":-1,"conditions":{{"type":"Ready","status":"Unknown","reason":"WaitingForController","message":"no controller has reported yet: is the controller running, does it watch this namespace (-namespaces), and may it write the status? Its log says more","lastTransitionTime":"1970-01-01T00:00:00Z"}}}
-	Status LocalServiceStatus `json:"status,omitzero"`
+	Status LocalServiceStatus `json:"status,omitempty,omitzero"`
 }
 
 // Mode is how a LocalService publishes the names of nodes.
