@@ -17,8 +17,12 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// rowsInLine is how many rows a line below the table names before it only counts.
-const rowsInLine = 3
+const (
+	// rowsInLine is how many rows a line below the table names before it only counts.
+	rowsInLine = 3
+	// reasonLength is how many bytes of a text are in the column REASON. A longer one is below the table, once.
+	reasonLength = 160
+)
 
 // nodesPrinter prints lists of nodes in the format that the user asks for: whole ones, and then what changes in them.
 type nodesPrinter struct {
@@ -204,23 +208,27 @@ type row struct {
 // problem holds what rows have in common that share a line below the table. What to do is about one LocalService.
 type problem struct{ cause, prefix string }
 
-// below returns the lines below the table: what to do about each problem, once for all its rows.
+// below returns the lines below the table: what is not in it about each problem, once for all its rows.
 func below(rows []row) (lines []string) {
-	act, nodes := map[problem]string{}, map[problem][]string{}
+	texts, nodes := map[problem]string{}, map[problem][]string{}
 	var order []problem
 	for _, r := range rows {
-		if r.Act == "" {
+		text := r.Act
+		if len(r.CauseAbout()) > reasonLength {
+			text = r.Message
+		}
+		if text == "" {
 			continue
 		}
 		p := problem{r.Cause, r.prefix}
 		if nodes[p] == nil {
 			order = append(order, p)
-			act[p] = r.Act
+			texts[p] = text
 		}
 		nodes[p] = append(nodes[p], r.Node.Node)
 	}
 	for _, p := range order {
-		lines = append(lines, p.prefix+words.List(nodes[p], rowsInLine)+": "+act[p])
+		lines = append(lines, p.prefix+words.List(nodes[p], rowsInLine)+": "+texts[p])
 	}
 	return lines
 }
@@ -260,7 +268,7 @@ func (p *nodesPrinter) linesOf(rows []row) []string {
 	add(isWide, "ADDRESSES", func(r row) string { return strings.Join(r.Addresses, ",") })
 	lines[0] += "REASON"
 	for i, r := range rows {
-		reason := r.WithDNS(r.CauseAbout())
+		reason := r.WithDNS(words.Cut(r.CauseAbout(), reasonLength))
 		if isWide {
 			reason = r.Problems()
 		}
