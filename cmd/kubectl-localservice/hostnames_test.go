@@ -64,7 +64,7 @@ func on(node string, e discoveryv1.Endpoint) discoveryv1.Endpoint {
 
 func TestHostnamesOutput(t *testing.T) {
 	const summary = "Clients must connect to port 8080 (not 80): a headless Service does not translate ports.\n" +
-		"eu-a: see kubectl logs -n default c --previous\n" +
+		"eu-a: see kubectl logs -n default c\n" +
 		"n5: set the label, or correct spec.groupBy: kubectl get nodes -L zone\n" +
 		"LocalService default/demo: nodes 3, answering 1/3, status HostnamesNotPermitted.\n"
 	newHostnamesFixture(t, "zone").wantOutput(t, summary, map[string]string{

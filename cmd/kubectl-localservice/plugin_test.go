@@ -28,7 +28,7 @@ func TestOutput(t *testing.T) {
 	const summary = "LocalService default/demo: nodes 5, answering 1/5, status WritingServices.\n"
 	const taken = "the name is taken by a Service without an owner (demo-n5)"
 	const act = "delete the Service if nothing uses it; otherwise create this LocalService under another name"
-	const log = "see kubectl logs -n default c --previous"
+	const log = "see kubectl logs -n default c"
 	newFixture(t).wantOutput(t, summary, map[string]string{
 		"nodes lsvc/demo -o wide --cluster-domain example.org": `
 NODE   SERVICE   DNS-NAME                          ENDPOINTS   PODS     ADDRESSES           REASON

@@ -39,7 +39,8 @@ func waitForCluster(ctx context.Context, kube kubernetes.Interface) error {
 		if apierrors.IsNotFound(err) {
 			message = "Waiting: the cluster does not know LocalServices (" + gv + "): " + installCRD
 		}
-		if ctx.Err() == nil && complaints.IsNews("", message) { // The words of the cause may change with each attempt.
+		if ctx.Err() == nil && complaints.IsNews("", message+string(apierrors.ReasonForError(err))) {
+			// The words of the cause may change with each attempt.
 			klog.FromContext(ctx).Info(message, "err", err, "retryInterval", retryInterval)
 		}
 		return false, nil
@@ -64,7 +65,7 @@ func logReadErrors(opts *Options) func(ctx context.Context, resource string, err
 			message = "Permissions are missing: " + install
 		}
 		logger := klog.FromContext(ctx)
-		switch isNews := ctx.Err() == nil && complaints.IsNews(resource, message); {
+		switch isNews := ctx.Err() == nil && complaints.IsNews(resource, message+string(apierrors.ReasonForError(err))); {
 		case isNews && err == nil:
 			logger.Info(message, "resource", resource)
 		case isNews:

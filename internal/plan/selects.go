@@ -155,7 +155,7 @@ func NodeSelection(ls *v1alpha1.LocalService) string {
 	}
 	if len(ls.Spec.NodeSelectorTerms) > 0 {
 		terms, _ := json.Marshal(ls.Spec.NodeSelectorTerms) // Strings always have a JSON form.
-		parts = append(parts, "spec.nodeSelectorTerms "+string(terms))
+		parts = append(parts, "spec.nodeSelectorTerms "+words.Printable(string(terms)))
 	}
 	return words.Cut(strings.Join(parts, " and "), longestSelection)
 }

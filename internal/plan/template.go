@@ -184,6 +184,13 @@ func validate(ls *v1alpha1.LocalService, nodeLabelKey string) error {
 	if reason, unreadable := ls.Annotations[unreadableKey]; unreadable {
 		return fmt.Errorf("the spec cannot be read, and would be refused today: %s", reason)
 	}
+	if len(ls.Name) > naming.MaxLocalServiceLength {
+		return fmt.Errorf("metadata.name has %d characters, of which %d fit into the names of its Services: choose "+
+			"a shorter one", len(ls.Name), naming.MaxLocalServiceLength)
+	}
+	if ls.Spec.GroupBy != "" && ls.Spec.Mode != v1alpha1.ModeHostnames {
+		return fmt.Errorf("spec.groupBy is for mode: Hostnames: set that, or remove it")
+	}
 	if len(ls.Spec.Selector) == 0 {
 		return fmt.Errorf("spec.selector is empty: name at least one label of the pods to reach")
 	}

@@ -33,11 +33,13 @@ func TestNewTemplateRefuses(t *testing.T) {
 		"node label also":    {withLabel("vm/rack", "x"), "vm/rack"},
 		"label of hostnames": {withLabel(v1alpha1.HostnamesLabelKey, "x"), v1alpha1.HostnamesLabelKey},
 		"variable for a label that no node can have": {withAnnotation("a", "$$( $(NODE_LABEL['a b'])"),
-			`serviceMetadata has in a a variable for the label "a b", which no node can have: write $(NODE_LABEL['key'])`},
+			`serviceMetadata.annotations has in a a variable for the label "a b", which no node can have: write $(NODE_LABEL['key'])`},
 		"variable without quotes": {withAnnotation("a", "$(NODE_LABEL['a']) $(NODE_LABEL[b])"),
 			`for the label ""`},
 		"variable that does not end": {withLabel("a", "$(NODE_LABEL['b"),
-			`serviceMetadata has in a a variable for the label ""`},
+			`serviceMetadata.labels has in a a variable for the label ""`},
+		"no value of a label beside a variable": {withLabel("a", "in: $(NODE_LABEL['b'])"),
+			`labels has in a the value "in: $(NODE_LABEL['b'])", which no label can have`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := NewTemplates(localService(c.edit), nodeLabelKey, nil); err == nil ||

@@ -123,12 +123,6 @@ func TestEachPermission(t *testing.T) {
 	s.Must(client.DeleteCollection(s.Ctx(), metav1.DeleteOptions{},
 		metav1.ListOptions{LabelSelector: v1alpha1.HostnamesLabelKey + "=" + v1alpha1.HostnamesSource}))
 
-	for range 2 { // The same event twice becomes a series.
-		old := s.GetService("demo-" + node)
-		s.Must(s.ServiceClient().Delete(s.Ctx(), old.Name, metav1.DeleteOptions{}))
-		s.WaitService(old.Name, old.UID)
-	}
-
 	// unused returns the permissions that no request has needed, other than the three.
 	unused := func() []string {
 		asked, found := s.AllRequests().ByController(), []string{}
@@ -146,6 +140,9 @@ func TestEachPermission(t *testing.T) {
 	s.Eventually("each permission is used but those to watch, which are in the log when the watch ends",
 		func(context.Context) error {
 			left := slices.DeleteFunc(unused(), func(p string) bool { return strings.HasPrefix(p, "watch ") })
+			if len(left) > 0 { // The same event twice becomes a series, unless a status was written in between.
+				_ = s.ServiceClient().Delete(s.Ctx(), "demo-"+node, metav1.DeleteOptions{})
+			}
 			return framework.Equal("unused permissions", left, []string{})
 		})
 	s.Must(controller.Stop())

@@ -111,12 +111,11 @@ func TestView(t *testing.T) {
 		kb.ArrowRight)
 	page.Do(chromedp.Focus("#grid"), first, move)
 	browser.Eventually(page, `document.querySelector("#tip").innerText`,
-		"log-agent, worker-04\nCrashLoopBackOff (log-agent-4: 7 restarts); see kubectl logs -n platform log-agent-4 "+
-			"--previous")
+		"log-agent, worker-04\nCrashLoopBackOff (log-agent-4: 7 restarts); see kubectl logs -n platform log-agent-4")
 	page.Do(chromedp.KeyEvent(kb.Enter))
 	browser.Eventually(page, `[...document.querySelectorAll("#details code, #details li")].map((e) => e.innerText)
 		.filter((text) => /^(PodsNotReady|kubectl logs.*)$/.test(text)).join("\n")`,
-		"kubectl logs -n platform log-agent-4 --previous\nPodsNotReady")
+		"kubectl logs -n platform log-agent-4\nPodsNotReady")
 	browser.Eventually(page, `/7 restarts\), age \d+s/.test(details.innerText)`, true)
 	browser.Eventually(page, `/BackOff\n\d+s ago, 12 times, Pod log-agent-4\n/.test(details.innerText)`, true)
 	browser.Eventually(page, `describe(columns.get("platform/storage"), "worker-02").join()`,

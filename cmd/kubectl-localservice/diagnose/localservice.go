@@ -3,6 +3,7 @@ package diagnose
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -68,14 +69,14 @@ func whyNoPods(f *facts) string {
 	}
 	if len(f.Around.Workloads) > 0 {
 		return fmt.Sprintf("%s The pods there have %s: correct spec.selector, or their labels", message,
-			strings.Join(nearestLabels(ls.Spec.Selector, f.Around.Workloads), " or "))
+			strings.Join(nearestLabels(ls.Spec.Selector, f.Around.Workloads, f.nodeLabelKey), " or "))
 	}
 	return message
 }
 
 // nearestLabels returns the labels of the pods that are the most like a selector, or of what makes them: those with the
-// longest beginnings of its values first.
-func nearestLabels(selector map[string]string, workloads []Workload) (nearest []string) {
+// longest beginnings of its values first. It omits the node label, which no selector may have.
+func nearestLabels(selector map[string]string, workloads []Workload, nodeLabelKey string) (nearest []string) {
 	likeness := func(w Workload) (bytes int) {
 		for key, value := range selector {
 			have := w.Labels[key]
@@ -88,7 +89,9 @@ func nearestLabels(selector map[string]string, workloads []Workload) (nearest []
 	for _, w := range slices.SortedStableFunc(slices.Values(workloads), func(a, b Workload) int {
 		return cmp.Compare(likeness(b), likeness(a))
 	}) {
-		if text := own(labels.FormatLabels(w.Labels)); !slices.Contains(nearest, text) {
+		set := maps.Clone(w.Labels)
+		delete(set, nodeLabelKey)
+		if text := own(labels.FormatLabels(set)); !slices.Contains(nearest, text) {
 			nearest = append(nearest, text)
 		}
 	}

@@ -211,8 +211,8 @@ func whyNotRunning(p *corev1.Pod, c *corev1.ContainerStatus, isInit bool, f *fac
 		return trouble{}
 	}
 	t := trouble{word: crashes, cause: crashes, note: restarts(c), more: itsLog, log: LogCurrent}
-	if crash != nil && c.State.Terminated == nil { // It runs, or waits to run again.
-		t.log = LogPrevious
+	if c.State.Running != nil {
+		t.log = LogPrevious // Until it runs again, the log of the last run is the current one.
 	}
 	switch spec := specOf(p, c.Name); {
 	case crash == nil:

@@ -163,6 +163,8 @@ func TestLog(t *testing.T) {
 	const logs, events = "see kubectl logs -n default a -c app", "see kubectl describe pod -n default a"
 	ended := terminated("Error", 1)
 	ended.Terminated.StartedAt = metav1.NewTime(now)
+	ended.Terminated.FinishedAt = metav1.NewTime(now)
+	justStarted := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now)}}
 	noProgram := terminated("StartError", 128)
 	noProgram.Terminated.Message = "no such file"
 	for name, c := range map[string]struct {
@@ -173,12 +175,13 @@ func TestLog(t *testing.T) {
 		act         string
 	}{
 		"of a name that is not in the specification": {"x; rm", ended, corev1.ContainerState{}, 0, LogCurrent, "see kubectl logs -n default a"},
-		"never ran":              {"app", waiting("ContainerCreating"), corev1.ContainerState{}, 0, "", events},
-		"no such program":        {"app", waiting("CrashLoopBackOff"), noProgram, 2, "", ""},
-		"has ended once":         {"app", ended, corev1.ContainerState{}, 0, LogCurrent, logs},
-		"has just ended again":   {"app", ended, ended, 3, LogCurrent, logs},
-		"waits to run again":     {"app", waiting("CrashLoopBackOff"), ended, 3, LogPrevious, logs + " --previous"},
-		"runs, and is not ready": {"app", running, ended, 3, LogCurrent, events},
+		"never ran":                      {"app", waiting("ContainerCreating"), corev1.ContainerState{}, 0, "", events},
+		"no such program":                {"app", waiting("CrashLoopBackOff"), noProgram, 2, "", ""},
+		"has ended once":                 {"app", ended, corev1.ContainerState{}, 0, LogCurrent, logs},
+		"has just ended again":           {"app", ended, ended, 3, LogCurrent, logs},
+		"waits to run again":             {"app", waiting("CrashLoopBackOff"), ended, 3, LogCurrent, logs},
+		"runs, and is not ready":         {"app", running, ended, 3, LogCurrent, events},
+		"runs, most likely not for long": {"app", justStarted, ended, 3, LogPrevious, logs + " --previous"},
 	} {
 		pod := aPod("a", "n1", notReady(c.state), func(p *corev1.Pod) {
 			p.Spec.Containers = []corev1.Container{{Name: "app"}}

@@ -166,8 +166,8 @@ func whyMislabelled(n *name) Finding {
 		About: each(n.mislabelled, func(p *pod) string {
 			return p.Name + " on " + p.object.Spec.NodeName + " has " + cmp.Or(p.NodeLabel, "none")
 		}),
-		Act: fmt.Sprintf("see why in the events: %s describe localservice -n %s %s; without one, see whether the "+
-			"controller runs and labels pods (-label-pods)", n.Kubectl, n.LocalService.Namespace, n.LocalService.Name)}
+		Act: fmt.Sprintf("see why: %s get events -n %s --field-selector=reason=%s; without one, see whether the controller "+
+			"runs and labels pods (-label-pods)", n.Kubectl, n.LocalService.Namespace, "NodeLabelRefused")}
 }
 
 func podName(p *pod) string { return p.Name }

@@ -67,8 +67,8 @@ func TestRules(t *testing.T) {
 	}
 	const (
 		label  = "pods lack the label vm/rack, or have that of another node "
-		events = "; see why in the events: kubectl describe localservice -n default demo; without one, see whether the " +
-			"controller runs and labels pods (-label-pods)"
+		events = "; see why: kubectl get events -n default --field-selector=reason=NodeLabelRefused; without one, see " +
+			"whether the controller runs and labels pods (-label-pods)"
 		log    = "; see kubectl logs -n default "
 		others = "1 of 2 endpoints are ready, the others are of no pod here; see who manages their EndpointSlice: " +
 			"kubectl get endpointslices -n default -l kubernetes.io/service-name=demo-n1 --show-labels"
