@@ -241,7 +241,11 @@ func TestEveryFieldOfOthers(t *testing.T) {
 			s.Spec.ClusterIP, s.Spec.ClusterIPs = "10.96.9.9",
 				[]string{"10.96.9.9"}
 		},
-		"node port":    func(s *corev1.Service) { s.Spec.Ports[0].NodePort = 32000 },
+		"node ports": func(s *corev1.Service) {
+			for i := range s.Spec.Ports {
+				s.Spec.Ports[i].NodePort = 32000 + int32(i)
+			}
+		},
 		"health check": func(s *corev1.Service) { s.Spec.HealthCheckNodePort = 32001 },
 		"external IPs": func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"192.0.2.1"} },
 		"other owners": func(s *corev1.Service) {
@@ -253,7 +257,8 @@ func TestEveryFieldOfOthers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tmpl := template(t, localService(specs["load balancer, everything set"], func(ls *v1alpha1.LocalService) {
-				ls.Spec.Ports = append(ls.Spec.Ports, v1alpha1.ServicePort{Name: "metrics", Port: 9090})
+				ls.Spec.Ports = append(ls.Spec.Ports, v1alpha1.ServicePort{Name: "metrics", Port: 9090},
+					v1alpha1.ServicePort{Name: "udp", Protocol: corev1.ProtocolUDP, Port: 9090})
 			}))
 			live := stored(tmpl.Service("node2"))
 			edit(live)
