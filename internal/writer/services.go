@@ -56,9 +56,9 @@ type Dependencies struct {
 var actions = []plan.Action{plan.Delete, plan.Adopt, plan.Create, plan.Update, plan.Replace}
 
 // WriteServices makes the changes of a plan, one action after the other. It skips changes that still wait after a
-// refusal. isAwaited reports whether other work waits for the end of this turn. When time is up, no more writes begin, but
-// each batch still records whether there is more to do. Before the first write, the LocalService is read from the API
-// server, because the cache may lag: kubectl delete --cascade=orphan may just have deleted it.
+// refusal. isAwaited reports whether other work waits for the end of this turn. When time is up, no more writes begin,
+// but each batch still records whether there is more to do. Before the first write, the LocalService is read from the
+// API server, because the cache may lag: kubectl delete --cascade=orphan may just have deleted it.
 func (d *Dependencies) WriteServices(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan,
 	isAwaited func() bool) plan.Outcome {
 	t := &turn{Dependencies: d, ls: ls, began: time.Now(), isAwaited: isAwaited,

@@ -30,8 +30,8 @@ const (
 )
 
 // WriteStatus writes the status of a LocalService if it differs, and records events for conditions that begin to need
-// attention. It returns how long to wait if the write is too early, if
-// the status was refused, or if the cache has not observed the last status.
+// attention. It returns how long to wait if the write is too early, if the status was refused, or if the cache has not
+// observed the last status.
 func (d *Dependencies) WriteStatus(ctx context.Context, ls *v1alpha1.LocalService, after v1alpha1.LocalServiceStatus,
 	moreTurns bool) (later time.Duration, err error) {
 	if wait := d.Observed.Wait(cache.KeyOf(ls), d.Caches.LocalServices, cache.StatusTimeout); wait > 0 {

@@ -16,8 +16,8 @@ const ownRack = "rack1"
 // mostPods is how many pods there may be, so that a history ends in which each new one is released and replaced.
 const mostPods = 40
 
-// newReplicaSet returns the ReplicaSet of a step. How is the number of its replicas, and what it has to do with the node
-// label.
+// newReplicaSet returns the ReplicaSet of a step. How is the number of its replicas, and what it has to do with the
+// node label.
 func newReplicaSet(s Step) *appsv1.ReplicaSet {
 	set := &appsv1.ReplicaSet{ObjectMeta: metaOf(s.On)}
 	replicas, label, _ := strings.Cut(s.How, ",")
