@@ -73,7 +73,7 @@ NODE   NAME                   ENDPOINTS   REASON
 eu-a   eu-a.demo              2/3         exit code 1 (c: 5 restarts)
 eu-c   eu-c.demo              0/0         the name is not up to date; mode Hostnames needs the permission to write EndpointSlices
 EU.b   eu-b-5p6vttgaff.demo   0/0         no pod with app=demo here
-n5     <none>                 0/0         the node has no value for label zone (spec.groupBy), and so no name
+n5     <none>                 0/0         no value for label zone (spec.groupBy), so no name
 `,
 		"nodes demo -o name": "\nservice/demo\n",
 		"url demo EU.b":      "\nhttp://eu-b-5p6vttgaff.demo.default:8080\n",
@@ -88,7 +88,7 @@ func TestHostnamesErrors(t *testing.T) {
 	for _, c := range []struct{ groupBy, node, want string }{
 		{"", "n6", "has no name for node n6" + see},
 		{"zone", "n1", "has no name for zone n1" + see},
-		{"zone", "n5", "has no name for zone n5: the node has no value for label zone (spec.groupBy), and so no name" + see},
+		{"zone", "n5", "has no name for zone n5: no value for label zone (spec.groupBy), so no name" + see},
 	} {
 		f := newHostnamesFixture(t, c.groupBy)
 		f.wantError(t, "error: LocalService default/demo "+c.want, "url", "demo", c.node)

@@ -21,7 +21,7 @@ const (
 	// rowsInLine is how many rows a line below the table names before it only counts.
 	rowsInLine = 3
 	// reasonLength is how many bytes of a text are in the column REASON. A longer one is below the table, once.
-	reasonLength = 160
+	reasonLength = 90
 )
 
 // nodesPrinter prints lists of nodes in the format that the user asks for: whole ones, and then what changes in them.

@@ -161,7 +161,7 @@ func TestGroups(t *testing.T) {
 		return &n
 	}
 	nameless := Finding{Reason: NodeWithoutName, State: Empty,
-		Cause: "the node has no value for label zone (spec.groupBy), and so no name"}
+		Cause: "no value for label zone (spec.groupBy), so no name"}
 	well, none := Finding{State: Healthy}, Finding{Reason: NoPods, State: Empty, Cause: "no pod with app=demo here"}
 	none.Message = none.Cause
 	nameless.Act = "set the label, or correct spec.groupBy: kubectl get nodes -L zone"

@@ -164,9 +164,9 @@ func whyNotActed(f *facts, isAnyLate bool) string {
 		f.Now.Sub(f.LocalService.CreationTimestamp.Time) < patience:
 		return ""
 	case c.Name == "":
-		return fmt.Sprintf("No controller has reported the latest change in namespace %s. See whether one runs, and "+
-			"whether it watches this namespace (-namespaces), or ask the cluster's administrator: %s get "+
-			"deployments,pods -n %s", namespace, f.Kubectl, UsualNamespace)
+		return fmt.Sprintf("No controller has reported the latest change in namespace %s. Does one run, and does it "+
+			"watch this namespace (-namespaces)? Ask the cluster's administrator, or see %s get deployments,pods -n %s",
+			namespace, f.Kubectl, UsualNamespace)
 	}
 	return fmt.Sprintf("The controller runs, but has not finished with the latest change in namespace %s. Does it "+
 		"watch this namespace (-namespaces), and has it all permissions? Its log says: %s logs -n %s %s", namespace,

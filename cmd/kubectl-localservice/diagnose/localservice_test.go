@@ -93,8 +93,8 @@ func TestController(t *testing.T) {
 		waits = "The controller runs, but has not finished with the latest change in namespace default. Does it " +
 			"watch this namespace (-namespaces), and has it all permissions? Its " +
 			"log says: kubectl logs -n ops lsc-7-x"
-		unknown = "No controller has reported the latest change in namespace default. See whether one runs, and " +
-			"whether it watches this namespace (-namespaces), or ask the cluster's administrator: kubectl get " +
+		unknown = "No controller has reported the latest change in namespace default. Does one run, and does it " +
+			"watch this namespace (-namespaces)? Ask the cluster's administrator, or see kubectl get " +
 			"deployments,pods -n local-service-system"
 	)
 	missing, unobserved, unlabelled, refused := well, well, well, well

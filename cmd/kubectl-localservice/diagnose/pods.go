@@ -36,7 +36,7 @@ type trouble struct {
 	word string
 	// cause is in words for people, and note is what else is known, such as how often it has restarted.
 	cause, note string
-	// more is the command of kubectl that says more: itsLog or itsEvents; "" if there is no more to say.
+	// more is the command of kubectl that says more: itsLog, itsEvents or itsNode; "" if there is no more to say.
 	more string
 	// log is that of the container that this is about, "" if it has not run.
 	log string
@@ -57,6 +57,7 @@ const (
 
 	itsLog    = "logs"
 	itsEvents = "describe pod"
+	itsNode   = "describe node"
 )
 
 func addPods(f *facts) {
@@ -107,6 +108,7 @@ func podOf(object *corev1.Pod, f *facts) *pod {
 		p.cause, p.more = "not ready", itsEvents
 		if node := f.nodes[nodeName]; node != nil && unreadiness(node) != nil {
 			p.cause, p.note = "its node "+nodeName+" is NotReady", since(unreadiness(node).LastTransitionTime, f.agesAt)
+			p.more = itsNode
 		}
 	}
 	p.Message = withNote(p.cause, p.note)
@@ -196,7 +198,7 @@ func whyNotRunning(p *corev1.Pod, c *corev1.ContainerStatus, isInit bool, f *fac
 		return trouble{word: pullFails, cause: strings.TrimSpace("cannot pull image " + own(c.Image)), more: itsEvents}
 	case waiting != nil && waiting.Reason == crashes:
 	case waiting != nil && own(waiting.Message) != "": // what the kubelet or its runtime says
-		return trouble{word: cmp.Or(waiting.Reason, "Waiting"), cause: own(waiting.Message)}
+		return trouble{word: cmp.Or(waiting.Reason, "Waiting"), cause: own(waiting.Message), more: itsEvents}
 	case waiting != nil && waiting.Reason != "":
 		t := trouble{word: waiting.Reason, cause: own(waiting.Reason), more: itsEvents,
 			note: since(ptr.Deref(p.Status.StartTime, metav1.Time{}), f.agesAt)}

@@ -69,8 +69,8 @@ var rules = []rule{
 	}},
 	{NodeWithoutName, func(n *name) bool { return n.Service == "" }, func(n *name) Finding {
 		groupBy := n.LocalService.Spec.GroupBy
-		return Finding{State: Empty, Cause: "the node has no value for label " + groupBy + " (spec.groupBy), and so " +
-			"no name", Act: "set the label, or correct spec.groupBy: " + n.Kubectl + " get nodes -L " + groupBy}
+		return Finding{State: Empty, Cause: "no value for label " + groupBy + " (spec.groupBy), so no name",
+			Act: "set the label, or correct spec.groupBy: " + n.Kubectl + " get nodes -L " + groupBy}
 	}},
 	{NameConflict, serviceIs(NameConflict), theService},
 	{ServiceMissing, serviceIs(ServiceMissing), theService},
@@ -214,8 +214,11 @@ func howToStart(n *name) string {
 
 // seePod names the command that says more about what is wrong with a pod, "" if there is none.
 func seePod(n *name, p *pod) string {
-	if p.more == "" {
+	switch p.more {
+	case "":
 		return ""
+	case itsNode:
+		return fmt.Sprintf("see %s %s %s", n.Kubectl, p.more, p.object.Spec.NodeName)
 	}
 	command := fmt.Sprintf("see %s %s -n %s %s", n.Kubectl, p.more, p.object.Namespace, p.Name)
 	if p.more == itsLog && p.Container != "" {
