@@ -185,6 +185,11 @@ func TestGroups(t *testing.T) {
 	if want := (Summary{Nodes: 2, Answering: 1}); got.Summary != want {
 		t.Errorf("%+v; want %+v", got.Summary, want)
 	}
+	down(40)(in.Nodes[2])
+	lost(in.Pods[1])
+	if got := listOf(t, in).Items[0].Act; got != "see kubectl describe node n3" {
+		t.Errorf("one of two nodes is down: %s", got)
+	}
 	in.Nodes[2].Labels = map[string]string{"zone": "new"} // It moves.
 	for _, n := range listOf(t, in).Items {
 		if isMoved := n.Hostname == "x" || n.Hostname == "new"; isMoved != (n.Reason == EndpointsOutdated) {
