@@ -25,7 +25,6 @@ import (
 )
 
 const (
-	eventLabelRefused   = "NodeLabelRefused"
 	eventLabelContested = "NodeLabelContested"
 
 	// labelInterval is the shortest time between two writes of a pod's label, if something else keeps changing it.
@@ -133,7 +132,7 @@ func (c *podController) sync(ctx context.Context, key types.NamespacedName) erro
 	case retryAfter > 0:
 		c.loop.AddAfter(key, retryAfter)
 		if refusal != nil {
-			c.warn(ctx, ls, p, eventLabelRefused, fmt.Sprintf("The label %s of pods is wrong or missing, so that "+
+			c.warn(ctx, ls, p, plan.EventNodeLabelRefused, fmt.Sprintf("The label %s of pods is wrong or missing, so that "+
 				"they do not answer under the name of their node, but maybe under that of another: %s",
 				c.Options.NodeLabelKey, status.CauseOf(refusal, p.GetName(), p.Node())))
 		}

@@ -70,7 +70,7 @@ func New(o Options) *Caches {
 		namespaces = []string{metav1.NamespaceAll}
 	}
 	localServices := func(namespace string) Reader {
-		client := o.Dynamic.Resource(v1alpha1.SchemeGroupVersion.WithResource("localservices")).Namespace(namespace)
+		client := o.Dynamic.Resource(LocalServiceResource).Namespace(namespace)
 		reader := NewReader(o.Dynamic, client.List, client.Watch)
 		reader.resync = resyncPeriod
 		return reader
@@ -95,7 +95,7 @@ func New(o Options) *Caches {
 	}
 	c := &Caches{
 		namespaces: namespaces,
-		LocalServices: newStore(&o, "localservices."+v1alpha1.GroupName, namespaces, localServices, readLocalService,
+		LocalServices: newStore(&o, LocalServiceResource.GroupResource().String(), namespaces, localServices, readLocalService,
 			func(ls *v1alpha1.LocalService) (string, bool) { return "", needsLabels(ls) }),
 		Nodes: &Nodes{newStore(&o, "nodes", []string{metav1.NamespaceAll}, nodes, trimNode, nil)},
 		Services: newStore(&o, "services", namespaces, services,

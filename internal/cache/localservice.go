@@ -13,6 +13,9 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
+// LocalServiceResource identifies LocalServices for clients that do not know their type.
+var LocalServiceResource = v1alpha1.SchemeGroupVersion.WithResource("localservices")
+
 // resyncPeriod is the time after which all LocalServices are reported as changed, so that everything is compared again.
 const resyncPeriod = 10 * time.Hour
 

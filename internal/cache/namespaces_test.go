@@ -43,7 +43,7 @@ func TestNamespaces(t *testing.T) {
 		kube := kubefake.NewClientset(all...)
 		dynamic := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
 			map[schema.GroupVersionResource]string{
-				v1alpha1.SchemeGroupVersion.WithResource("localservices"): "LocalServiceList",
+				LocalServiceResource: "LocalServiceList",
 			}, localServices...)
 		var tried, opened sync.Map // by namespace
 		opened.Store("a", true)

@@ -17,6 +17,9 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
+// EventNodeLabelRefused is the reason of the event about pods that do not get the node label.
+const EventNodeLabelRefused = "NodeLabelRefused"
+
 // LabelsPods reports whether a LocalService needs the node label on its pods.
 func LabelsPods(ls *v1alpha1.LocalService) bool { return ls.Spec.Mode != v1alpha1.ModeHostnames }
 

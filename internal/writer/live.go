@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/localservice-dev/local-service-controller/internal/cache"
 	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
@@ -21,7 +22,7 @@ import (
 func (d *Dependencies) confirm(ctx context.Context, ls *v1alpha1.LocalService) error {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
-	live, err := d.Metadata.Resource(v1alpha1.SchemeGroupVersion.WithResource("localservices")).Namespace(ls.Namespace).
+	live, err := d.Metadata.Resource(cache.LocalServiceResource).Namespace(ls.Namespace).
 		Get(ctx, ls.Name, metav1.GetOptions{})
 	switch {
 	case err == nil && isSameSpec(live, ls):

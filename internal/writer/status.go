@@ -91,9 +91,8 @@ func (d *Dependencies) writeStatus(ctx context.Context, ls *v1alpha1.LocalServic
 	object.SetUID(ls.UID)
 	object.SetResourceVersion(ls.ResourceVersion)
 	// A typed client could not decode the answer if the spec is unreadable.
-	written, err := d.Dynamic.Resource(v1alpha1.SchemeGroupVersion.WithResource("localservices")).Namespace(ls.Namespace).
-		UpdateStatus(ctx, object, metav1.UpdateOptions{FieldManager: v1alpha1.FieldManager,
-			FieldValidation: metav1.FieldValidationStrict})
+	written, err := d.Dynamic.Resource(cache.LocalServiceResource).Namespace(ls.Namespace).UpdateStatus(ctx, object,
+		metav1.UpdateOptions{FieldManager: v1alpha1.FieldManager, FieldValidation: metav1.FieldValidationStrict})
 	metrics.StatusWrites.WithLabelValues(metrics.Result(err)).Inc()
 	switch {
 	case err == nil:

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/words"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
@@ -167,7 +168,7 @@ func whyMislabelled(n *name) Finding {
 			return p.Name + " on " + p.object.Spec.NodeName + " has " + cmp.Or(p.NodeLabel, "none")
 		}),
 		Act: fmt.Sprintf("see why: %s get events -n %s --field-selector=reason=%s; without one, see whether the controller "+
-			"runs and labels pods (-label-pods)", n.Kubectl, n.LocalService.Namespace, "NodeLabelRefused")}
+			"runs and labels pods (-label-pods)", n.Kubectl, n.LocalService.Namespace, plan.EventNodeLabelRefused)}
 }
 
 func podName(p *pod) string { return p.Name }
@@ -194,7 +195,7 @@ func byCause(pods []*pod) string {
 	var same, others []string
 	for _, p := range pods {
 		if p.cause == pods[0].cause {
-			same = append(same, strings.TrimSuffix(p.Name+": "+p.note, ": "))
+			same = append(same, words.Join(": ", p.Name, p.note))
 		} else {
 			others = append(others, p.Name+": "+p.cause)
 		}
