@@ -102,26 +102,6 @@ func TestNodeEvents(t *testing.T) {
 	})
 }
 
-// TestReplacementBehindSlowAdmission: a replacement takes four requests. However long the first three have taken, the
-// successor of a deleted Service is created.
-func TestReplacementBehindSlowAdmission(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		c.start()
-		c.writes()
-		c.recorded()
-		c.server.SlowAdmission("default", "services", 9*time.Second, time.Hour)
-		c.editSpec(func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP = "None" })
-		time.Sleep(10 * time.Minute)
-		written := slices.DeleteFunc(c.writes(), func(w string) bool { return strings.Contains(w, "/status") })
-		expect(t, "writes", []string{"create services demo-node1", "create services demo-node2",
-			"delete services demo-node1", "delete services demo-node2"}, written)
-		// Of a creation whose answer did not come in time, there would be no event.
-		expect(t, "events", []string{"Normal ServicesWritten replaced 1: demo-node1; more follow",
-			"Normal ServicesWritten replaced 1: demo-node2"}, c.recorded())
-	}, testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP = "" }), testNode("node1"),
-		testNode("node2"))
-}
-
 // TestServiceEvents: external changes of Services are repaired, and a name is used once it is free.
 func TestServiceEvents(t *testing.T) {
 	change := func(c *cluster, change func(*corev1.Service)) { edit(c, "demo-node1", change) }

@@ -7,7 +7,6 @@ import (
 	"hash/maphash"
 	"maps"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,13 +21,6 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/words"
 	"github.com/localservice-dev/local-service-controller/internal/writer"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
-)
-
-const (
-	eventLabelContested = "NodeLabelContested"
-
-	// labelInterval is the shortest time between two writes of a pod's label, if something else keeps changing it.
-	labelInterval = time.Second
 )
 
 // podController copies the name of a pod's node into the pod's node label. It watches scheduled Pods, and
@@ -59,7 +51,8 @@ func newPodController(deps app.Dependencies) *podController {
 
 // podChanged enqueues a pod that needs the label.
 func (c *podController) podChanged(before, after *cache.Pod) {
-	if before != nil && (after == nil || after.GetUID() != before.GetUID()) { // The pod was deleted or recreated.
+	isOther := func() bool { return after.NeedsLabel() && after.GetUID() != before.GetUID() }
+	if before != nil && (after == nil || isOther()) { // The pod was deleted or recreated.
 		c.Refusals.Remove(writer.LabelAttempt(before))
 	}
 	if after == nil {
@@ -116,8 +109,7 @@ func (c *podController) sync(ctx context.Context, key types.NamespacedName) erro
 	if p == nil || !p.NeedsLabel() {
 		return nil
 	}
-	sinceWrite := c.Observed.SinceWrite(key, c.Caches.Pods)
-	if after := max(c.Refusals.RetryAfter(writer.LabelAttempt(p)), labelInterval-sinceWrite); after > 0 {
+	if after := c.Refusals.RetryAfter(writer.LabelAttempt(p)); after > 0 {
 		c.loop.AddAfter(key, after)
 		return nil
 	}
@@ -125,6 +117,7 @@ func (c *podController) sync(ctx context.Context, key types.NamespacedName) erro
 	if ls == nil && !c.Options.LabelAllPods {
 		return nil
 	}
+	isAgain := c.Observed.SinceWrite(key, c.Caches.Pods) < cache.StatusTimeout
 	retryAfter, refusal, err := c.WriteLabel(ctx, p, c.Options.NodeLabelKey)
 	switch {
 	case err != nil:
@@ -137,9 +130,7 @@ func (c *podController) sync(ctx context.Context, key types.NamespacedName) erro
 				c.Options.NodeLabelKey, status.CauseOf(refusal, p.GetName(), p.Node())))
 		}
 		return nil
-	case sinceWrite < cache.ObservedTimeout:
-		c.warn(ctx, ls, p, eventLabelContested, fmt.Sprintf("Something else changes the label %s of pods after the "+
-			"controller has set it, so the controller sets it again", c.Options.NodeLabelKey))
+	case isAgain: // It was right before.
 	case ls != nil:
 		metrics.ObserveSince(metrics.PodLabel, p.Scheduled(), ls.CreationTimestamp.Time)
 	default: // All pods are labelled.

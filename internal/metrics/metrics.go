@@ -18,7 +18,7 @@ const success = "success"
 var (
 	// ServiceWrites counts writes of Services.
 	ServiceWrites = counter("service_writes_total",
-		"Writes of Services, by action (Create, Adopt, Update, Replace, Delete) and result (success, or the "+
+		"Writes of Services, by action (Create, Adopt, Update, Delete) and result (success, or the "+
 			"API server's reason).", "action", "result")
 	// SliceWrites counts writes of EndpointSlices for mode Hostnames.
 	SliceWrites = counter("endpointslice_writes_total",
@@ -78,7 +78,7 @@ func Register(collector *Collector) {
 	legacyregistry.MustRegister(own...)
 	legacyregistry.CustomMustRegister(collector)
 	// The counters of successes start at 0. Otherwise, the first event of a series would not count as an increase.
-	for _, action := range []string{"Create", "Adopt", "Update", "Replace", "Delete"} {
+	for _, action := range []string{"Create", "Adopt", "Update", "Delete"} {
 		ServiceWrites.WithLabelValues(action, success)
 	}
 	for _, action := range []string{"Create", "Update", "Delete"} {

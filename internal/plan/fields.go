@@ -26,9 +26,6 @@ type field struct {
 	fill    func(in *v1alpha1.LocalServiceSpec, out *corev1.ServiceSpec)
 	matches func(want, have *Content) bool
 	set     func(want, have *Content)
-	// isImmutable reports whether an update cannot make a Service match that does not. If it is nil, an update always
-	// can.
-	isImmutable func(want, have *Content) bool
 }
 
 // plain returns a field that is copied from the LocalService. To add such a field, add a line to fields.
@@ -75,15 +72,26 @@ var fields = []field{
 	}, func(s *corev1.ServiceSpec) **bool { return &s.AllocateLoadBalancerNodePorts }),
 }
 
-const annotationsField = "annotations"
+const controllerField, labelsField, annotationsField = "controller", "labels", "annotations"
 
 // allFields lists all that a LocalService decides about a Service. Labels come before annotations, because setting the
 // annotations drops the record of the labels to remove.
 var allFields = append([]field{
-	{name: "controller", matches: controllerMatches, set: setController},
-	{name: "labels", matches: labelsMatch, set: setLabels},
+	{name: controllerField, matches: controllerMatches, set: setController},
+	{name: labelsField, matches: labelsMatch, set: setLabels},
 	{name: annotationsField, matches: annotationsMatch, set: setAnnotations},
 }, fields...)
+
+// PathOf returns the path of a field in a Service.
+func PathOf(field string) []string {
+	switch field {
+	case controllerField:
+		return []string{"metadata", "ownerReferences"}
+	case labelsField, annotationsField:
+		return []string{"metadata", field}
+	}
+	return []string{"spec", field}
+}
 
 func ifLoadBalancer[T any](in *v1alpha1.LocalServiceSpec, value T) T {
 	if in.Type == corev1.ServiceTypeLoadBalancer {
@@ -112,13 +120,11 @@ var typeField = field{
 	},
 }
 
-// clusterIPField cannot be changed in place, except on an ExternalName Service, which has no address.
 var clusterIPField = field{
-	name:        "clusterIP",
-	fill:        func(in *v1alpha1.LocalServiceSpec, out *corev1.ServiceSpec) { out.ClusterIP = in.ClusterIP },
-	matches:     func(want, have *Content) bool { return want.Spec.ClusterIP == have.Spec.ClusterIP },
-	set:         func(want, have *Content) { have.Spec.ClusterIP = want.Spec.ClusterIP },
-	isImmutable: func(_, have *Content) bool { return have.Spec.Type != corev1.ServiceTypeExternalName },
+	name:    "clusterIP",
+	fill:    func(in *v1alpha1.LocalServiceSpec, out *corev1.ServiceSpec) { out.ClusterIP = in.ClusterIP },
+	matches: func(want, have *Content) bool { return want.Spec.ClusterIP == have.Spec.ClusterIP },
+	set:     func(want, have *Content) { have.Spec.ClusterIP = want.Spec.ClusterIP },
 }
 
 // loadBalancerClassField does not change the class of a Service if the LocalService chooses none: in many clusters,
@@ -133,9 +139,6 @@ var loadBalancerClassField = field{
 		return asItIs || apiequality.Semantic.DeepEqual(want.Spec.LoadBalancerClass, have.Spec.LoadBalancerClass)
 	},
 	set: func(want, have *Content) { have.Spec.LoadBalancerClass = want.Spec.LoadBalancerClass },
-	isImmutable: func(want, have *Content) bool {
-		return want.Spec.Type == corev1.ServiceTypeLoadBalancer && have.Spec.Type == corev1.ServiceTypeLoadBalancer
-	},
 }
 
 var portsField = field{
@@ -230,9 +233,6 @@ var ipFamiliesField = field{
 		return n <= len(have.Spec.IPFamilies) && slices.Equal(want.Spec.IPFamilies, have.Spec.IPFamilies[:n])
 	},
 	set: func(want, have *Content) { have.Spec.IPFamilies = want.Spec.IPFamilies },
-	isImmutable: func(want, have *Content) bool {
-		return len(have.Spec.IPFamilies) > 0 && want.Spec.IPFamilies[0] != have.Spec.IPFamilies[0]
-	},
 }
 
 var ipFamilyPolicyField = field{
@@ -255,6 +255,22 @@ var ipFamilyPolicyField = field{
 			have.Spec.IPFamilies = have.Spec.IPFamilies[:min(len(have.Spec.IPFamilies), 1)]
 		}
 	},
+}
+
+// immutable returns the field that keeps a Service from being updated to what is wanted, because Kubernetes does not let
+// it change; "" if there is none. The CustomResourceDefinition refuses the same changes of a LocalService.
+func immutable(want, have *Content) string {
+	isBalanced := want.Spec.Type == corev1.ServiceTypeLoadBalancer && have.Spec.Type == corev1.ServiceTypeLoadBalancer
+	switch families := want.Spec.IPFamilies; {
+	case have.Spec.Type == corev1.ServiceTypeExternalName: // It has neither addresses nor families.
+	case !clusterIPField.matches(want, have):
+		return clusterIPField.name
+	case len(families) > 0 && len(have.Spec.IPFamilies) > 0 && families[0] != have.Spec.IPFamilies[0]:
+		return ipFamiliesField.name
+	case isBalanced && !loadBalancerClassField.matches(want, have):
+		return loadBalancerClassField.name
+	}
+	return ""
 }
 
 func controllerMatches(want, have *Content) bool {

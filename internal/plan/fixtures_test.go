@@ -100,7 +100,7 @@ func (c cluster) run(t *testing.T, template *Template, plan Plan) {
 	t.Helper()
 	for _, change := range all(plan) {
 		switch change.Action {
-		case Create, Replace:
+		case Create:
 			c[change.Name] = stored(template.Service(change.Node))
 		case Delete:
 			delete(c, change.Name)
@@ -129,6 +129,12 @@ func specNames() []string { return slices.Sorted(maps.Keys(specs)) }
 
 // actionOn returns the action of a template for the Service of a node.
 func actionOn(t *Template, live *corev1.Service, node string) Action {
-	c := comparison{t, map[unique.Handle[string]]Action{}}
+	action, _ := changeOn(t, live, node)
+	return action
+}
+
+// changeOn returns the same with what differs.
+func changeOn(t *Template, live *corev1.Service, node string) (Action, difference) {
+	c := comparison{t, map[unique.Handle[string]]difference{}}
 	return c.of(kept(live), node)
 }

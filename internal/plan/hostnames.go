@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"hash/maphash"
 	"strings"
 	"time"
 
@@ -90,6 +91,9 @@ type CopyChange struct {
 	Source *EndpointSlice
 	// Current holds the copy as the cache has it; nil for Create.
 	Current *EndpointSlice
+	// Fields lists what an Update sets. Sum differs if that becomes something else.
+	Fields []string
+	Sum    uint64
 }
 
 // Copies records how far the published names match what Kubernetes has published for the pods.
@@ -188,9 +192,16 @@ func (n *Names) copyOf(name string, source *EndpointSlice) (change CopyChange) {
 		change.Action = Create
 	case !IsCopy(change.Current, n.Published.UID):
 		change.Action = Wait // It belongs to a deleted Service, and is deleted with that, or to somebody else.
-	case change.Current.sum == want && n.hasMetadata(change.Current):
 	default:
-		change.Action = Update
+		if change.Current.sum != want {
+			change.Fields = append(change.Fields, "endpoints")
+		}
+		if !n.hasMetadata(change.Current) {
+			change.Fields = append(change.Fields, "metadata")
+		}
+		if len(change.Fields) > 0 {
+			change.Action, change.Sum = Update, maphash.Comparable(seed, want)
+		}
 	}
 	return change
 }

@@ -76,8 +76,24 @@ func IsDenied(err error) bool {
 // EndpointSliceKind is the Kind of a WriteError about an EndpointSlice.
 const EndpointSliceKind = "EndpointSlice"
 
-// ContestedError lists fields that the API server stored differently than they were written, because an admission
-// webhook or policy sets them. It counts as a refusal.
-type ContestedError struct{ Fields []string }
+// ContestedError lists fields of an object that something else sets: in the request that writes them, as an admission
+// webhook or policy does, or soon after it. It counts as a refusal.
+type ContestedError struct {
+	Object string // such as "Service demo-a"
+	Fields []string
+	// IsUndone is true if the fields were set after the write. Manager is the field manager that set them; "" if that is
+	// not known.
+	IsUndone bool
+	Manager  string
+}
 
-func (e *ContestedError) Error() string { return "something else sets " + strings.Join(e.Fields, ", ") }
+func (e *ContestedError) Error() string {
+	fields := strings.Join(e.Fields, ", ")
+	switch {
+	case e.Manager != "":
+		return fmt.Sprintf("something else (field manager %q) sets %s after the controller has set it", e.Manager, fields)
+	case e.IsUndone:
+		return fmt.Sprintf("something else sets %s after the controller has set it", fields)
+	}
+	return "something else sets " + fields
+}

@@ -19,8 +19,6 @@ const (
 	// Adopt makes the LocalService the controller of a Service that was generated for it and that nothing controls
 	// any more, and updates the Service.
 	Adopt Action = "Adopt"
-	// Replace deletes and recreates a Service, because a field differs that an update cannot change.
-	Replace Action = "Replace"
 	// Delete deletes a Service that no selected node wants.
 	Delete Action = "Delete"
 	// Wait leaves a Service unchanged that is being deleted, or soon will be. Its name is free afterwards.
@@ -41,6 +39,10 @@ type Change struct {
 	Node string
 	// Current is the Service as the cache has it; nil for Create, and for a Conflict with a Rival.
 	Current *Service
+	// Fields lists the fields that an Update or an Adopt sets. Immutable is the one of them that Kubernetes does not
+	// let change, "" for none: such a change is never made.
+	Fields    []string
+	Immutable string
 	// Rival is the node that has the name, for a Conflict between two nodes; "" for a Conflict with somebody else's
 	// Service.
 	Rival string
@@ -102,7 +104,7 @@ func Compute(in Input) Plan {
 		if plan.SelectsNothing && in.Names.Source == nil && in.Names.Published == nil {
 			break // In mode Hostnames, both Services are created when a node is first selected, and then stay.
 		}
-		c := comparison{template, map[unique.Handle[string]]Action{}}
+		c := comparison{template, map[unique.Handle[string]]difference{}}
 		for _, node := range in.Templates.nodes(in.Nodes) {
 			if rivals[node] != "" {
 				continue
@@ -117,9 +119,9 @@ func Compute(in Input) Plan {
 			} else {
 				current = in.Lookup(name)
 			}
-			if action := c.of(current, node); action != "" {
+			if action, found := c.of(current, node); action != "" {
 				plan.Changes[action] = append(plan.Changes[action], Change{Action: action, Template: template, Name: name,
-					Node: node, Current: current})
+					Node: node, Current: current, Fields: found.fields, Immutable: found.immutable})
 			} else {
 				plan.InPlace++
 			}
@@ -127,10 +129,6 @@ func Compute(in Input) Plan {
 	}
 	if wanted < len(in.Owned) {
 		plan.deleteUnwanted(&in)
-	}
-	if plan.InPlace == 0 && len(plan.Changes[Wait]) > 0 {
-		// A finalizer blocks the first replacement: until a Service is in place, no other that serves is deleted.
-		delete(plan.Changes, Replace)
 	}
 	for node, holder := range rivals {
 		plan.Changes[Conflict] = append(plan.Changes[Conflict], Change{Action: Conflict, Template: in.Templates[0],
@@ -180,30 +178,39 @@ func (p *Plan) deleteUnwanted(in *Input) {
 // comparison compares Services with a template. It compares each Content that they share only once.
 type comparison struct {
 	*Template
-	compared map[unique.Handle[string]]Action // by the encoded Content
+	compared map[unique.Handle[string]]difference // by the encoded Content
 }
 
-// of returns what to do about the current Service of a node; "" if there is nothing to do.
-func (c *comparison) of(current *Service, node string) Action {
+// difference is what an update has to change.
+type difference struct {
+	fields    []string
+	immutable string // the one of them that Kubernetes does not let change
+}
+
+// of returns what to do about the current Service of a node, and what differs; "" if there is nothing to do.
+func (c *comparison) of(current *Service, node string) (Action, difference) {
 	holder := HolderOf(c.owner, c.purpose, node, c.nodeLabelKey, current)
 	switch {
 	case holder == Nobody:
-		return Create
+		return Create, difference{}
 	case holder == Foreign:
-		return Conflict
+		return Conflict, difference{}
 	case holder == Predecessor, current.terminating:
-		return Wait
+		return Wait, difference{}
 	}
-	action, isCompared := c.compared[current.content]
+	found, isCompared := c.compared[current.content]
 	if !isCompared || c.hasVariables {
-		_, action = c.compare(current.Content(), node)
-		c.compared[current.content] = action
+		found = c.compare(current.Content(), node)
+		c.compared[current.content] = found
+	}
+	if current.Node.Value() != node { // A Content does not include that one.
+		found.fields = append(slices.Clip(found.fields), annotationsField)
 	}
 	switch {
-	case action == "" && current.Node.Value() == node, action == Replace:
-		return action
+	case len(found.fields) == 0:
+		return "", found
 	case holder == Orphan:
-		return Adopt
+		return Adopt, found
 	}
-	return Update
+	return Update, found
 }

@@ -1,10 +1,10 @@
 package plan
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"maps"
 	"slices"
 	"strings"
@@ -220,27 +220,13 @@ func (t *Template) Service(node string) *corev1.Service {
 	return service
 }
 
-// Restored returns a deleted Service, ready to be recreated, without addresses and owners that somebody else has
-// chosen: these are not the controller's to set.
-func (t *Template) Restored(service *Service) *corev1.Service {
-	restored := Whole(service, t.nodeLabelKey)
-	restored.UID, restored.ResourceVersion = "", ""
-	restored.OwnerReferences = t.want.OwnerReferences
-	restored.Spec.ExternalIPs, restored.Spec.LoadBalancerIP = nil, ""
-	if restored.Spec.Type == corev1.ServiceTypeClusterIP {
-		restored.Spec.ExternalTrafficPolicy = "" // The API server has set it because of the external IPs.
-	}
-	return restored
-}
-
-// Mismatches returns the fields in which a Service differs from the desired Service of its node, and whether only a
-// replacement can fix them.
-func (t *Template) Mismatches(service *corev1.Service, node string) (fields []string, needsReplacement bool) {
-	fields, action := t.compare(ContentOf(service, t.nodeLabelKey), node)
+// Mismatches returns the fields in which a Service differs from the desired Service of its node.
+func (t *Template) Mismatches(service *corev1.Service, node string) []string {
+	fields := t.compare(ContentOf(service, t.nodeLabelKey), node).fields
 	if service.Annotations[v1alpha1.NodeAnnotationKey] != node { // A Content does not include that one.
 		fields = append(fields, annotationsField)
 	}
-	return fields, action == Replace
+	return fields
 }
 
 // IsUnchanged reports whether a Service is the same as before.
@@ -249,20 +235,26 @@ func (t *Template) IsUnchanged(before *Service, service *corev1.Service) bool {
 	return before.Node == after.Node && before.content == after.content
 }
 
-// compare returns the fields in which a Content differs from the template, and what corrects them: Update, or Replace
-// if an update cannot; "" if there are none.
-func (t *Template) compare(have *Content, node string) (fields []string, action Action) {
+// compare returns how a Content differs from the template.
+func (t *Template) compare(have *Content, node string) (found difference) {
 	want := t.wantFor(node)
 	for _, f := range allFields {
-		if f.matches(want, have) {
-			continue
-		}
-		fields, action = append(fields, f.name), cmp.Or(action, Update)
-		if f.isImmutable != nil && f.isImmutable(want, have) {
-			action = Replace
+		if !f.matches(want, have) {
+			found.fields = append(found.fields, f.name)
 		}
 	}
-	return fields, action
+	found.immutable = immutable(want, have)
+	return found
+}
+
+// Sum returns a number that differs if what a node's Service should have differs, for the same spec: variables follow
+// the labels of the node.
+func (t *Template) Sum(node string) uint64 {
+	if !t.hasVariables {
+		return 0
+	}
+	want := t.wantFor(node)
+	return maphash.Comparable(seed, [2]LabelString{LabelStringOf(want.Labels), LabelStringOf(want.Annotations)})
 }
 
 // Patch returns the JSON merge patch that updates a Service to what its node should have. The patch holds only

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	stdcmp "cmp"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -8,38 +9,40 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestImmutableTransitions: which changes of a spec the API server accepts as an update, and which need a replacement.
+// TestImmutableTransitions: which changes of a spec the API server accepts as an update of a Service, and which field
+// keeps it from others.
 func TestImmutableTransitions(t *testing.T) {
 	for _, c := range []struct {
 		from, to string
-		want     Action
+		want     string // "" for no update
 	}{
-		{"headless", "cluster IP", Replace},
-		{"cluster IP", "headless", Replace},
-		{"headless", "node port", Replace},
-		{"node port", "headless", Replace},
-		{"headless", "load balancer", Replace},
-		{"load balancer, everything set", "headless", Replace},
-		{"cluster IP", "node port", Update},
-		{"node port", "cluster IP", Update},
-		{"cluster IP", "load balancer", Update},
-		{"cluster IP", "load balancer, everything set", Update}, // A class can be set with the type.
-		{"load balancer, everything set", "cluster IP", Update},
-		{"node port", "load balancer", Update},
-		{"load balancer", "node port", Update},
-		{"load balancer", "load balancer, everything set", Replace}, // A class cannot be set later.
-		{"load balancer, everything set", "load balancer", Update},  // The class stays.
-		{"cluster IP", "dual stack, preferred", Update},
-		{"dual stack, preferred", "cluster IP", Update},
-		{"cluster IP", "dual stack by families", Update},
-		{"dual stack by families", "cluster IP", Update},
-		{"cluster IP", "IPv6", Replace}, // Another first family.
-		{"IPv6", "dual stack by families", Replace},
-		{"IPv6", "dual stack, preferred", Update}, // No family is requested: the first one stays.
+		{"headless", "cluster IP", "clusterIP"},
+		{"cluster IP", "headless", "clusterIP"},
+		{"headless", "node port", "clusterIP"},
+		{"node port", "headless", "clusterIP"},
+		{"headless", "load balancer", "clusterIP"},
+		{"load balancer, everything set", "headless", "clusterIP"},
+		{"cluster IP", "node port", "Update"},
+		{"node port", "cluster IP", "Update"},
+		{"cluster IP", "load balancer", "Update"},
+		{"cluster IP", "load balancer, everything set", "Update"}, // A class can be set with the type.
+		{"load balancer, everything set", "cluster IP", "Update"},
+		{"node port", "load balancer", "Update"},
+		{"load balancer", "node port", "Update"},
+		{"load balancer", "load balancer, everything set", "loadBalancerClass"}, // A class cannot be set later.
+		{"load balancer, everything set", "load balancer", "Update"},            // The class stays.
+		{"cluster IP", "dual stack, preferred", "Update"},
+		{"dual stack, preferred", "cluster IP", "Update"},
+		{"cluster IP", "dual stack by families", "Update"},
+		{"dual stack by families", "cluster IP", "Update"},
+		{"cluster IP", "IPv6", "ipFamilies"}, // Another first family.
+		{"IPv6", "dual stack by families", "ipFamilies"},
+		{"IPv6", "dual stack, preferred", "Update"}, // No family is requested: the first one stays.
 		{"IPv6", "cluster IP", ""},
 	} {
 		before, after := template(t, localService(specs[c.from])), template(t, localService(specs[c.to]))
-		if got := actionOn(after, stored(before.Service("node2")), "node2"); got != c.want {
+		action, found := changeOn(after, stored(before.Service("node2")), "node2")
+		if got := stdcmp.Or(found.immutable, string(action)); got != c.want {
 			t.Errorf("from %q to %q: %q, want %q", c.from, c.to, got, c.want)
 		}
 	}
@@ -58,7 +61,7 @@ func TestAdoption(t *testing.T) {
 		"with an owner that does not control": {func(s *corev1.Service) { s.OwnerReferences = owner(false) }, Adopt},
 		"with an address, and headless now": {func(s *corev1.Service) {
 			s.Spec.ClusterIP, s.Spec.ClusterIPs = "10.96.0.1", []string{"10.96.0.1"}
-		}, Replace},
+		}, Adopt}, // This is refused: see TestImmutable in package writer.
 		"controlled by somebody else":       {func(s *corev1.Service) { s.OwnerReferences = owner(true) }, Conflict},
 		"of a LocalService of another name": {func(s *corev1.Service) { s.Labels["owner"] = "other" }, Conflict},
 		"without the owner label":           {func(s *corev1.Service) { delete(s.Labels, "owner") }, Conflict},

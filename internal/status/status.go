@@ -23,15 +23,19 @@ type report struct {
 	*plan.Plan
 	*plan.Outcome
 	failed    []error          // The writes that were refused, or failed otherwise.
-	contested sets.Set[string] // The fields that something else sets.
+	contested sets.Set[string] // The fields that something else sets in the writes.
+	undone    []*plan.ContestedError
 }
 
 func reportOf(p *plan.Plan, outcome *plan.Outcome) *report {
 	r := &report{Plan: p, Outcome: outcome, failed: slices.Clone(outcome.Failed), contested: sets.Set[string]{}}
 	for _, err := range outcome.Refused {
-		if contested, is := errors.AsType[*plan.ContestedError](err); is {
+		switch contested, is := errors.AsType[*plan.ContestedError](err); {
+		case is && contested.IsUndone:
+			r.undone = append(r.undone, contested)
+		case is:
 			r.contested.Insert(contested.Fields...)
-		} else {
+		default:
 			r.failed = append(r.failed, err)
 		}
 	}
@@ -125,10 +129,6 @@ func (r *report) ready(ls *v1alpha1.LocalService) metav1.Condition {
 	case len(r.failed) > 0:
 		c.Reason, c.Message = v1alpha1.ReasonWriteFailed, Summarize(r.failed)+
 			"; each is tried again within two minutes"
-		if n := len(r.Changes[plan.Replace]); n > 0 {
-			c.Message += fmt.Sprintf("; until none is refused, %s stay as they are that should be recreated",
-				words.Count(n, "Service"))
-		}
 	case r.isWriting():
 		c.Reason, c.Message = v1alpha1.ReasonWritingServices, "Services are being written"
 	case len(r.Changes[plan.Conflict]) > 0:
@@ -279,16 +279,13 @@ func (r *report) conflictedCondition() metav1.Condition {
 
 // contestedCondition returns the condition Contested.
 func (r *report) contestedCondition() metav1.Condition {
-	fields := sets.List(r.contested)
-	if len(fields) == 0 {
+	message := words.Join(". ", summarizeAdmission(sets.List(r.contested)), summarizeUndone(r.undone))
+	if message == "" {
 		return metav1.Condition{Type: v1alpha1.ConditionContested, Status: metav1.ConditionFalse,
-			Reason: v1alpha1.ReasonNotContested, Message: "the Services are stored as they are written"}
+			Reason: v1alpha1.ReasonNotContested, Message: "nothing else sets what the controller writes"}
 	}
 	return metav1.Condition{Type: v1alpha1.ConditionContested, Status: metav1.ConditionTrue,
-		Reason: v1alpha1.ReasonContested, Message: fmt.Sprintf("an admission webhook or policy changes what is "+
-			"written, so these fields of Services are left as it sets them: %s. Change them in this LocalService, or "+
-			"exempt its Services from that webhook or policy: they are written again within two minutes",
-			strings.Join(fields, ", "))}
+		Reason: v1alpha1.ReasonContested, Message: message}
 }
 
 const notPermitted = "mode Hostnames needs the permission to write EndpointSlices, which the controller does " +

@@ -126,10 +126,6 @@ func TestStatus(t *testing.T) {
 		"refused, while others are being deleted": {
 			found{Nodes: 3, Changes: byAction(waiting...)}, outcome{Refused: []error{quota}},
 			"False WriteFailed", "True WritingServices", "", "1 write failed: quota"},
-		"refused, while others are to be recreated": {
-			found{Nodes: 3, Changes: byAction(plan.Change{Action: plan.Replace}, plan.Change{Action: plan.Replace})},
-			outcome{Refused: []error{quota}}, "False WriteFailed", "True WriteFailed", "",
-			"minutes; until none is refused, 2 Services stay as they are"},
 		"conflict and contested": {
 			found{Nodes: 3, Changes: byAction(conflicts("demo-b")...)}, outcome{Refused: contestedBy("type")},
 			"False NameTaken", "False NameTaken", "NameTaken", "demo-b"},

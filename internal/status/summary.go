@@ -159,6 +159,29 @@ func summarizeTaken(conflicts []plan.Change) string {
 	return fmt.Sprintf("%d Services already exist: %s", len(conflicts), names) + advise("them")
 }
 
+// summarizeAdmission explains which fields admission sets; "" for none.
+func summarizeAdmission(fields []string) string {
+	if len(fields) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("an admission webhook or policy changes what is written, so these fields of Services are left as "+
+		"it sets them: %s. Change them in this LocalService, or exempt its Services from that webhook or policy: they "+
+		"are written again within two minutes", strings.Join(fields, ", "))
+}
+
+// summarizeUndone explains what else sets fields after they were written, on the first of the objects; "" for none.
+func summarizeUndone(undone []*plan.ContestedError) string {
+	if len(undone) == 0 {
+		return ""
+	}
+	first := slices.MinFunc(undone, func(a, b *plan.ContestedError) int { return strings.Compare(a.Object, b.Object) })
+	text := fmt.Sprintf("%s: %s", first.Object, words.Printable(first.Error()))
+	if more := len(undone) - 1; more > 0 {
+		text += fmt.Sprintf(" (and of %s)", words.Count(more, "more object"))
+	}
+	return text + ". Leave that out of this LocalService, or stop what sets it: it is written again within two minutes"
+}
+
 // verbs lists the words for actions in events, in the order in which events list them.
 var verbs = []struct {
 	action  plan.Action
@@ -167,7 +190,6 @@ var verbs = []struct {
 	{plan.Create, "created %d: "},
 	{plan.Adopt, "adopted %d: "},
 	{plan.Update, "updated %d: "},
-	{plan.Replace, "replaced %d: "},
 	{plan.Delete, "deleted %d: "},
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,7 +17,7 @@ import (
 
 // maxFailures limits how many writes of an action may fail in a row before no more begin. If the API server refuses
 // every write, as beyond a quota, few are tried. If it refuses some, the others are still made, because the order is
-// random. Replacements interrupt traffic, so they stop at the first failure.
+// random.
 const maxFailures = 10
 
 // batch tracks the writes of one action.
@@ -33,12 +34,11 @@ type refusedWrite struct {
 }
 
 func (b *batch) isGivenUp() bool {
-	return b.inARow >= maxFailures || b.action == plan.Replace && b.failed > 0
+	return b.inARow >= maxFailures
 }
 
 // attempt identifies the write of a Service or, without a name, all writes of an action. An adoption counts as an
-// update of the controller reference. A replacement and a creation are different attempts: once the Service is
-// deleted, its creation may be accepted.
+// update of the controller reference.
 func (t *turn) attempt(action plan.Action, name string) Attempt {
 	if action == plan.Adopt {
 		action = plan.Update
@@ -53,8 +53,9 @@ func (t *turn) startsSlowly(action plan.Action) bool {
 }
 
 // due returns the changes of an action that may be tried now, each group in random order: first those that were never
-// refused, then the others. It reports the last answers to those that still have to wait.
-func (t *turn) due(action plan.Action, changes []plan.Change) []*plan.Change {
+// refused, then the others. It reports the last answers to those that still have to wait. An update that something else
+// has undone waits, too.
+func (t *turn) due(ctx context.Context, action plan.Action, changes []plan.Change) []*plan.Change {
 	if len(changes) == 0 {
 		return nil
 	}
@@ -64,6 +65,9 @@ func (t *turn) due(action plan.Action, changes []plan.Change) []*plan.Change {
 	for i := range changes {
 		change := &changes[i]
 		last := t.Refusals.Get(t.attempt(action, change.Name))
+		if undone := t.undone(ctx, change); undone != nil {
+			last = t.Refusals.AddUndone(t.attempt(action, change.Name), undone)
+		}
 		switch left := max(time.Until(last.RetryAt), time.Until(whole.RetryAt)); {
 		case left > 0:
 			waiting, isReported = true, isReported || last.Err != nil
@@ -78,12 +82,30 @@ func (t *turn) due(action plan.Action, changes []plan.Change) []*plan.Change {
 	if waiting && !isReported {
 		t.report(whole) // None of the waiting changes was refused by itself.
 	}
-	if action != plan.Replace { // If a finalizer blocks the first, a retry must begin with it again.
-		for _, group := range [][]*plan.Change{fresh, refused} {
-			t.Shuffle(len(group), func(i, j int) { group[i], group[j] = group[j], group[i] })
-		}
+	for _, group := range [][]*plan.Change{fresh, refused} {
+		t.Shuffle(len(group), func(i, j int) { group[i], group[j] = group[j], group[i] })
 	}
 	return append(fresh, refused...)
+}
+
+// undone returns what to report if something else has undone an update, which must be made again; nil if not. Most
+// likely it has done so to all Services, so only one of them is asked for who it was.
+func (t *turn) undone(ctx context.Context, change *plan.Change) *plan.ContestedError {
+	if t.attempt(change.Action, "").Action != plan.Update {
+		return nil
+	}
+	fields := t.Refusals.Undone(t.attempt(plan.Update, change.Name), change.Fields, change.Template.Sum(change.Node))
+	if len(fields) == 0 {
+		return nil
+	}
+	if t.manager == nil {
+		var paths [][]string
+		for _, field := range fields {
+			paths = append(paths, plan.PathOf(field))
+		}
+		t.manager = new(t.managerOf(ctx, corev1.SchemeGroupVersion.WithResource("services"), change.Current, paths...))
+	}
+	return &plan.ContestedError{Object: "Service " + change.Name, Fields: fields, Manager: *t.manager}
 }
 
 // retryIn records how long a change has to wait. The time may have just run out.
@@ -105,7 +127,11 @@ func (t *turn) ended(change *plan.Change, stored *corev1.Service, err error) boo
 		t.failed(change, err)
 		return false
 	}
-	t.Refusals.Remove(t.attempt(change.Action, change.Name))
+	if attempt := t.attempt(change.Action, change.Name); attempt.Action == plan.Update {
+		t.Refusals.Made(attempt, change.Fields, change.Template.Sum(change.Node))
+	} else {
+		t.Refusals.Remove(attempt)
+	}
 	if t.batch.accepted == 0 {
 		t.Refusals.Remove(t.attempt(change.Action, ""))
 	}
@@ -117,20 +143,6 @@ func (t *turn) ended(change *plan.Change, stored *corev1.Service, err error) boo
 		t.out.Made[change.Action] = append(t.out.Made[change.Action], change.Name)
 	}
 	return true
-}
-
-// contestedBy says if a Service is not stored as it was written: as contested if the write changed something all the
-// same, and otherwise as refused. A creation or a replacement is not contested yet: admission may act on creations
-// only, so an update may still correct what differs.
-func contestedBy(change *plan.Change, stored *corev1.Service) (contested, refused error) {
-	fields, needsReplacement := change.Template.Mismatches(stored, change.Node)
-	switch {
-	case len(fields) == 0, change.Action == plan.Create, change.Action == plan.Replace && !needsReplacement:
-		return nil, nil
-	case change.Action == plan.Replace, change.Template.IsUnchanged(change.Current, stored):
-		return nil, &plan.ContestedError{Fields: fields}
-	}
-	return &plan.ContestedError{Fields: fields}, nil
 }
 
 // failed records a write that failed.
@@ -220,5 +232,15 @@ func (t *turn) remember(ctx context.Context) {
 func (t *turn) reportRefused(due []*plan.Change) {
 	for _, change := range due {
 		t.report(t.Refusals.Get(t.attempt(change.Action, change.Name)))
+	}
+}
+
+// reportHeld reports a contested write of a short time ago if there is nothing contested now: it may be contested again
+// in a moment.
+func (t *turn) reportHeld() {
+	held := t.Refusals.Get(contestedOf(t.attempt(plan.Update, "")))
+	if left := time.Until(held.RetryAt); left > 0 && !slices.ContainsFunc(t.out.Refused, isContested) {
+		t.out.Refused = append(t.out.Refused, held.Err)
+		t.retryIn(left)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 )
 
@@ -45,12 +44,6 @@ func ClassOf(err error) Class {
 		return Transient
 	}
 	return Refused
-}
-
-// isContested reports whether an error says that something else sets the fields that were written.
-func isContested(err error) bool {
-	_, is := errors.AsType[*plan.ContestedError](err)
-	return is
 }
 
 // refusedError marks a refusal that does not come from the API server: the change must not be written, or it was

@@ -2,11 +2,13 @@ package writer
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
@@ -27,8 +29,6 @@ func TestWriteContested(t *testing.T) {
 		plan.Create: {[]string{"create demo-a", "create demo-b"}, false},
 		plan.Adopt:  {[]string{"patch demo-a", "patch demo-b"}, true},
 		plan.Update: {[]string{"patch demo-a", "patch demo-b"}, true},
-		plan.Replace: {[]string{"try demo-a", "delete demo-a", "create demo-a", "try demo-b",
-			"delete demo-b", "create demo-b"}, false},
 	} {
 		t.Run(string(action), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -40,7 +40,7 @@ func TestWriteContested(t *testing.T) {
 					t.Errorf("at first: %v: %+v", requests, out)
 				}
 				next := f.stored("a", "b")
-				if action == plan.Create || action == plan.Replace { // Those are updates, and were not tried yet.
+				if action == plan.Create { // The update was not tried yet.
 					f.write(next)
 				}
 				out, requests = f.write(next, f.changes(plan.Update, "c"))
@@ -80,4 +80,85 @@ func (f *fixture) stored(nodes ...string) []plan.Change {
 		changes[i].Current = plan.FromAPI(current, v1alpha1.DefaultNodeLabelKey)
 	}
 	return changes
+}
+
+// TestUndone: an update that something else undoes each time is made again at once the first time, and then less and
+// less often. It is reported until a while after the last time, with who it was. Other updates do not wait.
+func TestUndone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, 1)
+		f.managed = []metav1.ManagedFieldsEntry{managed("kubectl", "port", 2), managed("theirs", "selector", 1),
+			managed(v1alpha1.FieldManager, "selector", 3)}
+		change := f.changes(plan.Update, "a")
+		change[0].Fields = []string{"selector"}
+		began := time.Now()
+		var at []time.Duration
+		for time.Since(began) < 20*time.Second {
+			out, requests := f.write(change)
+			if len(requests) > 0 {
+				at = append(at, time.Since(began))
+			}
+			isContested := slices.ContainsFunc(out.Refused, func(err error) bool {
+				return strings.HasSuffix(err.Error(), `(field manager "theirs") sets selector after the controller has set it`)
+			})
+			if isFirst := time.Since(began) == 0; isContested == isFirst || !isFirst && out.RetryAfter == 0 {
+				t.Errorf("after %s: %+v", time.Since(began), out)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		const ms = time.Millisecond
+		if want := []time.Duration{0, 2100 * ms, 6200 * ms, 14300 * ms}; !slices.Equal(at, want) {
+			t.Errorf("writes after %v, want %v", at, want)
+		}
+		other := f.changes(plan.Update, "a", "b")
+		other[0].Fields, other[1].Fields = []string{"ports"}, []string{"selector"}
+		if _, requests := f.write(other); !slices.Equal(requests, []string{"patch demo-b"}) {
+			t.Errorf("another Service: %v", requests)
+		}
+		f.nextGeneration()
+		if _, requests := f.write(change); len(requests) != 1 {
+			t.Errorf("another spec: %v", requests)
+		}
+	})
+}
+
+// TestNotUndone: an update that sets other fields, or another value, or that comes much later, is made at once.
+func TestNotUndone(t *testing.T) {
+	type made = struct {
+		field string
+		sum   uint64
+		after time.Duration
+	}
+	for name, c := range map[string]struct {
+		made []made
+		want []string
+	}{
+		"the same":           {[]made{{"labels", 1, 0}}, []string{"labels"}},
+		"another field":      {[]made{{"ports", 1, 0}}, nil},
+		"another value":      {[]made{{"labels", 2, 0}}, nil},
+		"long ago":           {[]made{{"labels", 1, soon + time.Second}}, nil},
+		"several in turns":   {[]made{{"labels", 1, time.Second}, {"ports", 1, time.Second}}, []string{"labels"}},
+		"there and back":     {[]made{{"labels", 1, time.Second}, {"labels", 2, time.Second}}, nil},
+		"another long ago":   {[]made{{"labels", 1, soon + time.Second}, {"ports", 1, 0}}, nil},
+		"nothing was made":   {},
+		"the second to come": {[]made{{"labels", 1, time.Second}, {"labels", 1, time.Second}}, []string{"labels"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, attempt := NewRefusals(), Attempt{Owner: "a", Action: plan.Update, Name: "demo-a"}
+				for _, m := range c.made {
+					r.Made(attempt, []string{m.field}, m.sum)
+					time.Sleep(m.after)
+				}
+				if got := r.Undone(attempt, []string{"annotations", "labels"}, 1); !slices.Equal(got, c.want) {
+					t.Errorf("%v, want %v", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+func managed(manager, field string, at int64) metav1.ManagedFieldsEntry {
+	return metav1.ManagedFieldsEntry{Manager: manager, Time: new(metav1.Unix(at, 0)),
+		FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:` + field + `":{}}}`)}}
 }

@@ -2,7 +2,6 @@ package writer
 
 import (
 	"errors"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -48,9 +47,6 @@ func terminatingError() error {
 	return err
 }
 
-// trialName matches the end of the name of a Service that is only tried.
-var trialName = regexp.MustCompile("-[a-z0-9]{5}$")
-
 // noLabel says that nodes have no labels.
 func noLabel(string, string) (value string, exists bool) { return "", false }
 
@@ -73,6 +69,9 @@ type fixture struct {
 	// onNode is called when a node is read.
 	onNode func(name string) error
 
+	// managed is who has set which fields of each object.
+	managed []metav1.ManagedFieldsEntry
+
 	// isAwaited is true if somebody waits for the end of a turn.
 	isAwaited bool
 
@@ -92,6 +91,10 @@ func newFixture(t *testing.T, concurrency int, edit ...func(*v1alpha1.LocalServi
 	})
 	metadata.PrependReactor("get", "nodes", func(a core.Action) (bool, runtime.Object, error) {
 		return true, &metav1.PartialObjectMetadata{}, f.onNode(a.(core.GetAction).GetName())
+	})
+	metadata.PrependReactor("list", "*", func(core.Action) (bool, runtime.Object, error) {
+		object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{ManagedFields: f.managed}}
+		return true, &metav1.List{Items: []runtime.RawExtension{{Object: object}}}, nil
 	})
 	f.kube.PrependReactor("*", "services", f.react)
 	caches := cache.New(cache.Options{Kube: f.kube, Metadata: metadata, NodeLabelKey: v1alpha1.DefaultNodeLabelKey,
@@ -128,11 +131,7 @@ func (f *fixture) react(a core.Action) (bool, runtime.Object, error) {
 	switch a := a.(type) {
 	case core.CreateActionImpl:
 		service = objects.Stored(a.Object.(*corev1.Service))
-		if name = service.Name; len(a.CreateOptions.DryRun) > 0 {
-			request, name = "try", trialName.ReplaceAllString(name, "-")
-		} else if service.Labels["served"] != "" {
-			name += " of before"
-		}
+		name = service.Name
 	case core.PatchActionImpl:
 		name = a.Name
 		service = objects.Stored(f.templates[0].Service(strings.TrimPrefix(name, "demo-")))
@@ -170,9 +169,7 @@ func (f *fixture) changes(action plan.Action, nodes ...string) (changes []plan.C
 	for _, node := range nodes {
 		c := plan.Change{Action: action, Template: f.templates[0], Name: "demo-" + node, Node: node}
 		if action != plan.Create {
-			current := objects.Stored(f.templates[0].Service(node))
-			current.Labels["served"] = "before"
-			c.Current = plan.FromAPI(current, v1alpha1.DefaultNodeLabelKey)
+			c.Current = plan.FromAPI(objects.Stored(f.templates[0].Service(node)), v1alpha1.DefaultNodeLabelKey)
 		}
 		changes = append(changes, c)
 	}
@@ -200,8 +197,12 @@ func (f *fixture) write(changes ...[]plan.Change) (outcome, []string) {
 type outcome struct{ plan.Outcome }
 
 // IsComplete reports whether all changes were made, apart from those of fields that something else sets.
-func (o *outcome) IsComplete() bool {
-	return o.Stopped == nil && !o.More && !hasFailed(&o.Outcome)
+func (o *outcome) IsComplete() bool { return o.Stopped == nil && !o.More && !o.hasFailed() }
+
+// hasFailed reports whether a write failed, or was refused before and still waits.
+func (o *outcome) hasFailed() bool {
+	isRefused := func(err error) bool { return !isContested(err) }
+	return o.Denied || len(o.Failed)+len(o.Stale) > 0 || slices.ContainsFunc(o.Refused, isRefused)
 }
 
 func (o *outcome) Err(key types.NamespacedName) error { return Err(&o.Outcome, key) }

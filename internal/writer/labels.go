@@ -16,6 +16,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/cache"
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
 	"github.com/localservice-dev/local-service-controller/internal/owner"
+	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/words"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
@@ -30,12 +31,22 @@ func (d *Dependencies) WriteLabel(ctx context.Context, p *cache.Pod, key string)
 	err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 	defer cancel()
+	attempt := LabelAttempt(p)
+	if undone := d.Refusals.Undone(attempt, []string{key}, 0); len(undone) > 0 {
+		contested := &plan.ContestedError{Object: "Pod " + p.GetName(), Fields: undone, Manager: d.managerOf(ctx,
+			corev1.SchemeGroupVersion.WithResource("pods"), p, []string{"metadata", "labels", key})}
+		return time.Until(d.Refusals.AddUndone(attempt, contested).RetryAt), contested, nil
+	}
+	isAgain := d.Observed.SinceWrite(cache.KeyOf(p), d.Caches.Pods) < soon
 	written, err := d.writeLabel(ctx, p, key)
 	if err == nil {
+		if isAgain { // The first label of a pod is like a creation.
+			d.Refusals.Made(attempt, []string{key}, 0)
+		}
 		d.Observed.Wrote(cache.KeyOf(p), d.Caches.Pods, written.ResourceVersion)
 		return 0, nil, nil
 	}
-	attempt, failure := LabelAttempt(p), fmt.Errorf("set the label %s of pod %s: %w", key, cache.KeyOf(p), err)
+	failure := fmt.Errorf("set the label %s of pod %s: %w", key, cache.KeyOf(p), err)
 	if isGone(err) { // The pod is gone. If the cache keeps it, a webhook answered 404, so back off.
 		gone := d.Refusals.Add(attempt, failure)
 		return time.Until(gone.RetryAt), nil, nil

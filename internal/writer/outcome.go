@@ -44,10 +44,3 @@ func Err(o *plan.Outcome, key types.NamespacedName) error {
 	}
 	return nil
 }
-
-// hasFailed reports whether any write failed in this turn, or was refused before and still waits. Contested writes do
-// not count.
-func hasFailed(o *plan.Outcome) bool {
-	isRefused := func(err error) bool { return !isContested(err) }
-	return o.Denied || len(o.Failed)+len(o.Stale) > 0 || slices.ContainsFunc(o.Refused, isRefused)
-}

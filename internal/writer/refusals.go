@@ -1,10 +1,12 @@
 package writer
 
 import (
+	"errors"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/reconcile"
@@ -21,6 +23,13 @@ const (
 	// first earlyDenials, 15 seconds in all, are not reported: see plan.IsDenied.
 	minDeniedBackoff = time.Second
 	earlyDenials     = 4
+	// minUndoneBackoff delays the first retry of an update that something else has undone. The delay doubles each time.
+	minUndoneBackoff = 2 * time.Second
+	// soon is within what time an update counts as undone if it has to be made again.
+	soon = reconcile.MaxBackoff
+	// contestedStays is how long after a write was undone, or an undone one was made again, that is still reported: it
+	// may be undone once more.
+	contestedStays = 10 * time.Second
 	// maxRemembered limits the refusals that are remembered. Writes beyond it may be retried too early.
 	maxRemembered = 10000
 )
@@ -42,6 +51,15 @@ type Refusal struct {
 	RetryAt time.Time
 	// Times counts how often in a row the attempt was refused.
 	Times int
+	// made is the last update that was accepted; the zero value if none was, or the attempt is no update.
+	made update
+}
+
+// update is what updates of an object have set in a short time: these fields, to what a sum stands for.
+type update struct {
+	at     time.Time
+	fields []string
+	sum    uint64
 }
 
 // Refusals remembers which writes the API server refused, and when to retry each. Each write has its own backoff, so
@@ -65,7 +83,7 @@ func (r *Refusals) Add(attempt Attempt, err error) Refusal {
 	return refusal
 }
 
-// next returns the refusal to record for an attempt. A contested write will most likely be contested again, so it
+// next returns the refusal to record for an attempt. What admission contests it will most likely contest again, so that
 // gets the longest backoff at once. A denial, and what is refused after one, is counted anew: whatever was refused
 // before, a restart of the API server is not reported.
 func (r *Refusals) next(attempt Attempt, err error) Refusal {
@@ -74,14 +92,58 @@ func (r *Refusals) next(attempt Attempt, err error) Refusal {
 		last.Times = 0
 	}
 	times, first := last.Times+1, minRefusedBackoff
-	switch {
-	case isContested(err):
+	switch contested, is := errors.AsType[*plan.ContestedError](err); {
+	case is && contested.IsUndone:
+		first = minUndoneBackoff
+	case is:
 		times = maxTimes
 	case plan.IsDenied(err):
 		first = minDeniedBackoff
 	}
 	backoff := min(first<<min(times-1, 2*maxTimes), reconcile.MaxBackoff)
-	return Refusal{Err: err, RetryAt: time.Now().Add(backoff), Times: times}
+	return Refusal{Err: err, RetryAt: time.Now().Add(backoff), Times: times, made: last.made}
+}
+
+// Made records that an update was accepted, which sets fields to what a sum stands for. If something else had undone it
+// before, the next time has a longer backoff.
+func (r *Refusals) Made(attempt Attempt, fields []string, sum uint64) {
+	last := r.Get(attempt)
+	now := Refusal{made: update{time.Now(), fields, sum}}
+	if contested, is := errors.AsType[*plan.ContestedError](last.Err); is && contested.IsUndone {
+		now.Times = last.Times
+		r.hold(attempt, last.Err)
+	}
+	if last.made.sum == sum && time.Since(last.made.at) <= soon { // Several may take turns to undo one field each.
+		now.made.fields = sets.List(sets.New(fields...).Insert(last.made.fields...))
+	}
+	r.refusals.Add(attempt, now, rememberedFor)
+}
+
+// Undone returns those of the fields of an update that the attempt has set a short time ago to the same: something else
+// has undone it, and would most likely do so again. It returns none if that is recorded as a refusal.
+func (r *Refusals) Undone(attempt Attempt, fields []string, sum uint64) (undone []string) {
+	last := r.Get(attempt)
+	if last.Err != nil || last.made.sum != sum || time.Since(last.made.at) > soon {
+		return nil
+	}
+	return sets.List(sets.New(fields...).Intersection(sets.New(last.made.fields...)))
+}
+
+// AddUndone records that something else has undone an update, and returns the refusal.
+func (r *Refusals) AddUndone(attempt Attempt, contested *plan.ContestedError) Refusal {
+	contested.IsUndone = true
+	r.hold(attempt, contested)
+	return r.Add(attempt, contested)
+}
+
+// hold keeps a contested write of an owner reported for a while.
+func (r *Refusals) hold(attempt Attempt, err error) {
+	r.refusals.Add(contestedOf(attempt), Refusal{Err: err, RetryAt: time.Now().Add(contestedStays)}, contestedStays)
+}
+
+// contestedOf returns the key of the last contested write of an owner.
+func contestedOf(attempt Attempt) Attempt {
+	return Attempt{Owner: attempt.Owner, Generation: attempt.Generation, Action: "Contested"}
 }
 
 // AfterFailure decides by the class of an error how to retry a failed attempt: after a fixed time, reporting a

@@ -1,6 +1,7 @@
 package writer
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -69,4 +70,29 @@ func TestSlowLiveRead(t *testing.T) {
 			t.Errorf("%v: %+v", requests, out)
 		}
 	})
+}
+
+// TestRemovalsGoByTheCache: the checks before a removal may take time. The Service stays if the cache has observed by
+// then that the LocalService is not the planned one any more, or if the program is stopped.
+func TestRemovalsGoByTheCache(t *testing.T) {
+	for name, change := range map[string]func(f *fixture, ls *v1alpha1.LocalService, stop func()){
+		"another spec": func(f *fixture, ls *v1alpha1.LocalService, _ func()) { ls.Generation++; f.cache(ls) },
+		"being deleted": func(f *fixture, ls *v1alpha1.LocalService, _ func()) {
+			ls.DeletionTimestamp = new(now())
+			f.cache(ls)
+		},
+		"stopped": func(_ *fixture, _ *v1alpha1.LocalService, stop func()) { stop() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, 1)
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			f.onNode = func(string) error { change(f, f.ls.DeepCopy(), stop); return notFound }
+			out := f.deps.WriteServices(ctx, f.ls, planOf(f.changes(plan.Delete, "a", "b")), always)
+			if requests := f.took(); len(requests) > 0 || len(out.Made) > 0 || out.Stopped == nil ||
+				len(out.Stale) != 1 && name != "stopped" {
+				t.Errorf("%v: %+v", requests, out)
+			}
+		})
+	}
 }

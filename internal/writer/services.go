@@ -52,8 +52,8 @@ type Dependencies struct {
 }
 
 // actions lists the actions of writes in the order in which they are made. Deletions come first, because they make
-// room in a quota; adoptions need none. Replacements come last, and alone, because they interrupt traffic.
-var actions = []plan.Action{plan.Delete, plan.Adopt, plan.Create, plan.Update, plan.Replace}
+// room in a quota; adoptions need none.
+var actions = []plan.Action{plan.Delete, plan.Adopt, plan.Create, plan.Update}
 
 // WriteServices makes the changes of a plan, one action after the other. It skips changes that still wait after a
 // refusal. isAwaited reports whether other work waits for the end of this turn. When time is up, no more writes begin,
@@ -66,11 +66,7 @@ func (d *Dependencies) WriteServices(ctx context.Context, ls *v1alpha1.LocalServ
 		out:         plan.Outcome{Made: map[plan.Action][]string{}}}
 	confirm := sync.OnceValue(func() error { return d.confirm(ctx, ls) })
 	for _, action := range actions {
-		due := t.due(action, p.Changes[action])
-		if action == plan.Replace && hasFailed(&t.out) {
-			t.reportRefused(due) // Nothing is replaced in a turn in which anything failed.
-			continue
-		}
+		due := t.due(ctx, action, p.Changes[action])
 		if len(due) == 0 {
 			continue
 		}
@@ -85,6 +81,7 @@ func (d *Dependencies) WriteServices(ctx context.Context, ls *v1alpha1.LocalServ
 		t.conclude(ctx, due[begun:])
 	}
 	t.out.Refused = append(t.out.Refused, d.refusedCopies(ls, p.Copies.Changes)...)
+	t.reportHeld()
 	t.concludeTurn()
 	return t.out
 }
@@ -103,6 +100,8 @@ type turn struct {
 	writes int // The number of writes that have ended.
 	batch  batch
 	out    plan.Outcome
+	// manager is who has undone updates, "" if that is not known; nil until one was undone.
+	manager *string
 }
 
 func (t *turn) client() typedcorev1.ServiceInterface {
@@ -129,10 +128,11 @@ func (t *turn) write(ctx context.Context, change *plan.Change) (service *corev1.
 			metav1.CreateOptions{FieldManager: v1alpha1.FieldManager})
 	case plan.Delete:
 		err = t.delete(ctx, change)
-	case plan.Replace:
-		service, err = t.replace(ctx, change)
 	default:
 		var patch []byte
+		if err = checkMutable(change); err != nil {
+			return nil, err
+		}
 		if patch, err = template.Patch(change.Current, change.Node); err == nil {
 			service, err = t.client().Patch(ctx, change.Name, types.MergePatchType, patch,
 				metav1.PatchOptions{FieldManager: v1alpha1.FieldManager})
@@ -152,6 +152,17 @@ func (t *turn) write(ctx context.Context, change *plan.Change) (service *corev1.
 	klog.FromContext(ctx).V(4).Info("Change made", "action", change.Action,
 		"service", klog.KRef(t.ls.Namespace, change.Name), "node", change.Node)
 	return service, nil
+}
+
+// checkMutable returns an error if a change includes a field that Kubernetes does not let change. Nothing is deleted to
+// change it: that would interrupt the clients.
+func checkMutable(change *plan.Change) error {
+	if change.Immutable == "" {
+		return nil
+	}
+	return refuse("its %s differs, which Kubernetes does not let change: either keep it, and give this LocalService the "+
+		"same value (kubectl replace --force recreates a LocalService with its Services), or delete the Service, which "+
+		"interrupts its clients until it is created again", change.Immutable)
 }
 
 // checkController returns an error if a Service was stored with another controller: the garbage collector could

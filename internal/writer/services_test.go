@@ -23,25 +23,24 @@ import (
 )
 
 // TestWriteInOrder: deletions come first, because they make room for creations, and adoptions need no room.
-// Replacements come last. The plan keeps its order.
+// The plan keeps its order.
 func TestWriteInOrder(t *testing.T) {
 	f := newFixture(t, 1)
-	changes := slices.Concat(f.changes(plan.Replace, "f"), f.changes(plan.Update, "e"),
+	changes := slices.Concat(f.changes(plan.Update, "e"),
 		f.changes(plan.Create, "c", "d"), f.changes(plan.Adopt, "b"), f.changes(plan.Delete, "a"),
 		f.changes(plan.Wait, "w"), f.changes(plan.Conflict, "x"))
 	f.deps.Shuffle = rand.Shuffle
 	out, requests := f.write(changes)
 	slices.Sort(requests[2:4])
-	want := []string{"delete demo-a", "patch demo-b", "create demo-c", "create demo-d", "patch demo-e", "try demo-f",
-		"delete demo-f", "create demo-f"}
+	want := []string{"delete demo-a", "patch demo-b", "create demo-c", "create demo-d", "patch demo-e"}
 	if !slices.Equal(requests, want) {
 		t.Errorf("requests\n%v, want\n%v", requests, want)
 	}
-	if !out.IsComplete() || out.Stopped != nil || out.Stored() != 5 || len(out.Made[plan.Create]) != 2 ||
+	if !out.IsComplete() || out.Stopped != nil || out.Stored() != 4 || len(out.Made[plan.Create]) != 2 ||
 		out.RetryAfter != 0 {
 		t.Errorf("%+v", out)
 	}
-	if changes[0].Name != "demo-f" || changes[2].Name != "demo-c" {
+	if changes[0].Name != "demo-e" || changes[1].Name != "demo-c" {
 		t.Error("the order of the plan's changes was changed")
 	}
 }
@@ -49,7 +48,7 @@ func TestWriteInOrder(t *testing.T) {
 // TestWriteIsObserved: the cache must observe what was written, but need not observe deletions.
 func TestWriteIsObserved(t *testing.T) {
 	for action, want := range map[plan.Action]bool{plan.Create: true, plan.Update: true, plan.Adopt: true,
-		plan.Replace: true, plan.Delete: false} {
+		plan.Delete: false} {
 		f := newFixture(t, 1)
 		f.write(f.changes(action, "a"))
 		if got := f.deps.Observed.SinceWrite(cache.KeyOf(f.ls), f.deps.Caches.Services) < time.Hour; got != want {
@@ -224,7 +223,7 @@ func TestTurns(t *testing.T) {
 					f.changes(plan.Create, nodeNames("b", 20)...))
 				err := out.Err(cache.KeyOf(f.ls))
 				if out.More != c.hasNext || (err == nil) != c.hasNext ||
-					err != nil && !strings.Contains(err.Error(), c.err) || c.hasNext && hasFailed(&out.Outcome) {
+					err != nil && !strings.Contains(err.Error(), c.err) || c.hasNext && out.hasFailed() {
 					t.Errorf("next turn %v, error %v: %+v", out.More, err, out)
 				}
 			})
@@ -302,5 +301,19 @@ func TestWriteSomeRefused(t *testing.T) {
 					len(out.Refused), out.More)
 			}
 		})
+	}
+}
+
+// TestImmutable: a change that includes a field that Kubernetes does not let change is refused without a request.
+func TestImmutable(t *testing.T) {
+	for _, action := range []plan.Action{plan.Update, plan.Adopt} {
+		f := newFixture(t, 1)
+		changes := f.changes(action, "a", "b")
+		changes[0].Immutable = "clusterIP"
+		out, requests := f.write(changes)
+		if len(requests) != 1 || requests[0] != "patch demo-b" || len(out.Refused) != 1 ||
+			!strings.Contains(out.Refused[0].Error(), "its clusterIP differs") || out.RetryAfter == 0 {
+			t.Errorf("%s: %v: %+v", action, requests, out)
+		}
 	}
 }

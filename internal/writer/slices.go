@@ -46,11 +46,21 @@ func (d *Dependencies) WriteCopy(ctx context.Context, ls *v1alpha1.LocalService,
 	if after := d.Refusals.RetryAfter(attempt); after > 0 {
 		return after, false, nil
 	}
+	if undone := d.Refusals.Undone(attempt, change.Fields, change.Sum); len(undone) > 0 {
+		contested := &plan.ContestedError{Object: plan.EndpointSliceKind + " " + change.Name, Fields: undone,
+			Manager: d.managerOf(ctx, discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), change.Current,
+				[]string{"endpoints"}, []string{"ports"}, []string{"metadata"})}
+		return time.Until(d.Refusals.AddUndone(attempt, contested).RetryAt), true, nil
+	}
 	before := d.Refusals.Get(attempt)
 	written, err := d.writeCopy(ctx, ls, change, names)
 	metrics.SliceWrites.WithLabelValues(string(change.Action), metrics.Result(err)).Inc()
 	if err == nil {
-		d.Refusals.Remove(attempt)
+		if change.Action == plan.Update {
+			d.Refusals.Made(attempt, change.Fields, change.Sum)
+		} else {
+			d.Refusals.Remove(attempt)
+		}
 		if written != nil {
 			d.Observed.Wrote(SliceKey(ls.Namespace, change.Name), d.Caches.HostnameSlices, written.ResourceVersion)
 		}

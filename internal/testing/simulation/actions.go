@@ -51,6 +51,7 @@ var actions = map[string]func(w *world, s Step) error{
 	"scale":        scale,
 	"end-workload": func(w *world, s Step) error { return w.server.Delete(userName, newReplicaSet(s), deletion(s.How)) },
 	"quota":        setQuota,
+	"oppose":       oppose,
 	"admission":    setAdmission,
 }
 
@@ -245,6 +246,9 @@ func editService(w *world, s Step) error {
 		w.disturb(settling, settleTime) // What Kubernetes then publishes is deleted once the Source is old enough.
 	}
 	key := some[*corev1.Service](w, s.On)
+	if w.guard.isUpdated("services", keyOf(&key)) {
+		w.disturb(0, retryTime)
+	}
 	return Update(w.server, userName, key.Namespace, key.Name, serviceEdits[s.How])
 }
 
@@ -261,6 +265,9 @@ func editSlice(w *world, s Step) error {
 	case s.How == "":
 		return w.remove(all[i])
 	}
+	if w.guard.isUpdated("endpointslices", keyOf(all[i])) {
+		w.disturb(0, retryTime)
+	}
 	return Update(w.server, userName, key.Namespace, all[i].Name, func(slice *discoveryv1.EndpointSlice) {
 		switch s.How {
 		case "labels":
@@ -276,6 +283,16 @@ func editSlice(w *world, s Step) error {
 // setAdmission sets a plug-in or, without How, none.
 func setAdmission(w *world, s Step) error {
 	if w.server.Admit(plugins[s.How]); s.How == "" {
+		w.calm()
+	} else {
+		w.disturb(untilEnded, retryTime)
+	}
+	return nil
+}
+
+// oppose sets a controller that wants something else or, without How, none.
+func oppose(w *world, s Step) error {
+	if w.server.Oppose(plugins[s.How]); s.How == "" {
 		w.calm()
 	} else {
 		w.disturb(untilEnded, retryTime)

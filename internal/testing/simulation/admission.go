@@ -14,6 +14,15 @@ import (
 // Admission is an admission plug-in: it may change an object that a replica creates or updates.
 type Admission func(object Object)
 
+// Oppose sets what changes the Services and EndpointSlices that replicas have written some time later, nil for nothing.
+func (s *APIServer) Oppose(opponent Admission) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.opponent = opponent
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
 // Admit sets the admission plug-in that changes what replicas write, nil for none. It replaces the previous one.
 func (s *APIServer) Admit(plugin Admission) {
 	s.mu.Lock()

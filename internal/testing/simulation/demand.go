@@ -58,6 +58,9 @@ func (g *guard) updateDemands(w Write) {
 	for key := range now {
 		g.demandOf(key)
 	}
+	for _, service := range s.misfits() {
+		g.failed[service.Namespace] = time.Now()
+	}
 	for key, d := range g.names {
 		d.stay(now[key], s.isKeptAt(key))
 		if signature := now[key]; signature != d.signature {

@@ -34,7 +34,9 @@ type guard struct {
 	failed map[string]time.Time
 
 	events []time.Time // of the last minute
-	pods   podLabels
+	// updates are the last ones of an object by replicas.
+	updates map[string][]time.Time
+	pods    podLabels
 
 	names map[types.NamespacedName]*demand
 	// traces are the last creations and deletions of Services by replicas.
@@ -60,7 +62,8 @@ type demand struct {
 
 func newGuard(server *APIServer, story *story) *guard {
 	g := &guard{story: story, server: server, pods: newPodLabels(), names: map[types.NamespacedName]*demand{},
-		traces: map[types.NamespacedName]trace{}, failed: map[string]time.Time{},
+		updates: map[string][]time.Time{},
+		traces:  map[types.NamespacedName]trace{}, failed: map[string]time.Time{},
 		edited: map[types.NamespacedName]time.Time{}, owners: map[types.UID]string{}, gone: map[types.UID]time.Time{}}
 	server.Observe(g.look)
 	server.refusals = append(server.refusals, g.refused)
@@ -110,9 +113,10 @@ func (g *guard) event(by, reason, note string) {
 
 // look is called for every write that has taken place, with the lock of the API server held.
 func (g *guard) look(w Write) {
-	if g.server.admission != nil {
+	if g.server.admission != nil || g.server.opponent != nil {
 		g.failed[""] = time.Now() // What is stored otherwise than it was written counts as failed.
 	}
+	g.countUpdate(w)
 	if isReplica(w.By) {
 		g.judge(w)
 	}
@@ -127,6 +131,37 @@ func (g *guard) look(w Write) {
 	if w.By == userName && (isSource || isPublished || w.Resource == "endpointslices") {
 		g.spoiled = time.Now()
 	}
+}
+
+const (
+	// mostUpdates is how often an object may be updated within updateWindow. Users and their LocalServices cause some.
+	mostUpdates  = 10
+	updateWindow = 20 * time.Second
+	// undoTime is within what time an update that has to be made again counts as refused.
+	undoTime = 2 * time.Minute
+)
+
+// countUpdate checks that a replica does not fight against a controller that wants something else.
+func (g *guard) countUpdate(w Write) {
+	if !isReplica(w.By) || w.Verb() != "update" {
+		return
+	}
+	key := w.Resource + " " + w.Key.String()
+	g.updates[key] = slices.DeleteFunc(append(g.updates[key], time.Now()),
+		func(at time.Time) bool { return time.Since(at) > updateWindow })
+	isOurs := w.Resource == "services" || w.Resource == "endpointslices"
+	if isOurs && g.server.opponent != nil && len(g.updates[key]) > mostUpdates {
+		g.fail("a fight", "%s: %d updates of %s in %s", w.By, len(g.updates[key]), key, updateWindow)
+	}
+}
+
+// isUpdated reports whether a replica has updated an object a short time ago: if somebody changes it now, that may
+// count as undone.
+func (g *guard) isUpdated(resource string, key types.NamespacedName) bool {
+	g.server.mu.Lock()
+	defer g.server.mu.Unlock()
+	last := g.updates[resource+" "+key.String()]
+	return len(last) > 0 && time.Since(last[len(last)-1]) <= undoTime
 }
 
 // checkRate checks that a replica has not sent many more requests than it had reasons for.

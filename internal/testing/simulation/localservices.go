@@ -64,19 +64,19 @@ type verdict struct {
 }
 
 // admit drops what the schema does not know, fills in its defaults, and refuses what it does not allow. before is the
-// stored object, nil for a creation: of that, rules compare only the mode.
+// stored object, nil for a creation.
 func (c *customResource) admit(s *APIServer, before, object *v1alpha1.LocalService) error {
 	asked := encodeJSON(&v1alpha1.LocalService{TypeMeta: object.TypeMeta,
 		ObjectMeta: metav1.ObjectMeta{Name: object.Name}, Spec: object.Spec})
-	var mode v1alpha1.Mode
+	var old []byte
 	if before != nil {
-		mode = modeOf(before)
+		old = encodeJSON(&v1alpha1.LocalService{Spec: before.Spec})
 	}
 	// Evaluating the rules takes longer than all else, and histories ask for few different things.
-	key := string(mode) + string(asked)
+	key := string(old) + string(asked)
 	known, isKnown := c.verdicts.Load(key)
 	if !isKnown {
-		known, _ = c.verdicts.LoadOrStore(key, c.judge(mode, asked))
+		known, _ = c.verdicts.LoadOrStore(key, c.judge(old, asked))
 	}
 	v := known.(*verdict)
 	if len(v.problems) > 0 {
@@ -90,8 +90,8 @@ func (c *customResource) admit(s *APIServer, before, object *v1alpha1.LocalServi
 	return nil
 }
 
-// judge returns the verdict on an object. mode is that of the stored object, "" for none.
-func (c *customResource) judge(mode v1alpha1.Mode, asked []byte) *verdict {
+// judge returns the verdict on an object. old is the stored one, nil for none.
+func (c *customResource) judge(old, asked []byte) *verdict {
 	object := map[string]any{}
 	utilruntime.Must(json.Unmarshal(asked, &object))
 	pruning.Prune(object, c.structural, true)
@@ -100,10 +100,12 @@ func (c *customResource) judge(mode v1alpha1.Mode, asked []byte) *verdict {
 	problems = append(problems, listtype.ValidateListSetsAndMaps(nil, c.structural, object)...)
 	if len(problems) == 0 {
 		var before any
-		if mode != "" {
-			changed := runtime.DeepCopyJSON(object)
-			changed["spec"].(map[string]any)["mode"] = string(mode)
-			before = changed
+		if old != nil {
+			stored := runtime.DeepCopyJSON(object)
+			stored["spec"] = nil // of what is decoded
+			utilruntime.Must(json.Unmarshal(old, &stored))
+			defaulting.Default(stored, c.structural)
+			before = stored
 		}
 		problems, _ = c.rules.Validate(context.Background(), nil, c.structural, object, before,
 			celconfig.RuntimeCELCostBudget)

@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
 const (
@@ -37,6 +39,7 @@ func (s *APIServer) manage(ctx context.Context, seed uint64) {
 			s.publishEndpoints()
 			s.runReplicaSets()
 			s.endPods()
+			s.oppose()
 			if s.version == before {
 				break
 			}
@@ -54,6 +57,26 @@ func (s *APIServer) manage(ctx context.Context, seed uint64) {
 		case <-ending:
 		}
 		time.Sleep(10*time.Millisecond + time.Duration(hash(seed, "manager", round)%uint64(150*time.Millisecond)))
+	}
+}
+
+// oppose changes, as another controller does that wants something else, what replicas have written.
+func (s *APIServer) oppose() {
+	if s.opponent == nil {
+		return
+	}
+	for _, name := range []string{"services", "endpointslices"} {
+		for _, e := range s.tables[name].sorted() {
+			ref := metav1.GetControllerOf(e.object)
+			isCopy := e.object.GetLabels()[discoveryv1.LabelManagedBy] == v1alpha1.EndpointSliceManager
+			if !isCopy && (ref == nil || ref.Kind != v1alpha1.Kind) {
+				continue
+			}
+			changed := e.object.DeepCopyObject().(Object)
+			if s.opponent(changed); !apiequality.Semantic.DeepEqual(e.object, changed) {
+				s.edit(s.tables[name], e.object, s.opponent)
+			}
+		}
 	}
 }
 

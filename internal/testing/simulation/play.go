@@ -154,7 +154,21 @@ func (w *world) isImpossible() bool {
 		}) ||
 		slices.ContainsFunc(List[*corev1.Service](w.server), func(s *corev1.Service) bool {
 			return len(s.Finalizers) > 0
-		})
+		}) || len(w.misfits()) > 0
+}
+
+// removeMisfits deletes the Services that somebody has to delete, as the status says.
+func (w *world) removeMisfits() {
+	for _, service := range w.misfits() {
+		_ = w.remove(service)
+	}
+}
+
+// misfits returns the Services that somebody has to delete.
+func (w *world) misfits() []*corev1.Service {
+	w.server.mu.Lock()
+	defer w.server.mu.Unlock()
+	return newSnapshot(w.server).misfits()
 }
 
 const (
@@ -257,6 +271,7 @@ func (w *world) heal() {
 	w.calm()
 	w.guard.calm()
 	w.server.Admit(nil)
+	w.server.Oppose(nil)
 	w.speedUp()
 	for _, e := range w.endpoints() {
 		e.Heal()
@@ -272,6 +287,7 @@ func (w *world) heal() {
 			_ = editLS(w, Step{On: keyOf(ls).String(), How: "ipv4"})
 		}
 	}
+	w.removeMisfits()
 	for _, service := range List[*corev1.Service](w.server) {
 		if len(service.Finalizers) > 0 {
 			_ = editService(w, Step{On: keyOf(service).String(), How: "release"})

@@ -13,6 +13,7 @@ func (w *world) settle() {
 	quiet := func() time.Time { return w.quiet(namespaces...) }
 	deadline := quiet().Add(quiet().Sub(healed))
 	for ; time.Now().Before(deadline) || w.idle(namespaces...) < w.guard.reaction(); time.Sleep(2 * time.Second) {
+		w.removeMisfits() // One may have lost its previous owner only now.
 		w.server.mu.Lock()
 		if written := w.server.written; written != looked && time.Now().After(quiet().Add(-retryTime)) {
 			looked = written

@@ -39,6 +39,7 @@ type APIServer struct {
 	addresses *pool
 	nodePorts *pool
 	admission Admission
+	opponent  Admission                // changes what replicas have written, some time later
 	isLenient atomic.Bool              // stores what the CustomResourceDefinition refuses, and an older one accepted
 	slow      map[string]slowAdmission // by namespace
 	// distance is how much longer each request takes, and how late watches are, than near the API server.

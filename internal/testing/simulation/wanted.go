@@ -126,6 +126,25 @@ func (s *snapshot) rivals(ls *v1alpha1.LocalService) (n int) {
 	return n - len(names)
 }
 
+// misfits returns the Services that cannot become what their LocalService wants, because Kubernetes does not let it
+// change: they stay as they are until somebody deletes them.
+func (s *snapshot) misfits() (out []*corev1.Service) {
+	for key, wants := range s.wanted {
+		for _, want := range wants {
+			service, families := s.services[key], want.ls.Spec.IPFamilies
+			if service == nil || !metav1.IsControlledBy(service, want.ls) && !isOrphan(want.ls, service, want.node) {
+				continue
+			}
+			isHeadless := s.serviceOf(want.ls, key.Name, want.node).Spec.ClusterIP == corev1.ClusterIPNone
+			if isHeadless != (service.Spec.ClusterIP == corev1.ClusterIPNone) ||
+				len(families) > 0 && families[0] != service.Spec.IPFamilies[0] {
+				out = append(out, service)
+			}
+		}
+	}
+	return out
+}
+
 // sourceName returns the name of the Service that selects the pods in mode Hostnames. The other one has the name of its
 // LocalService.
 func sourceName(ls string) string { return naming.ServiceName(ls, "/hostnames") }

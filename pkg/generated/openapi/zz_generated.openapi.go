@@ -253,7 +253,7 @@ func schema_pkg_apis_localservice_v1alpha1_LocalServiceSpec(ref common.Reference
 					},
 					"clusterIP": {
 						SchemaProps: spec.SchemaProps{
-							Description: "clusterIP is None for headless Services, whose names resolve to the pods' own addresses: the recommended form, because it needs no address and no load balancing on any node. If it is omitted, every Service is allocated an address. A fixed address is refused, because several Services cannot share it.",
+							Description: "clusterIP is None for headless Services, whose names resolve to the pods' own addresses: the recommended form, because it needs no address and no load balancing on any node. If it is omitted, every Service is allocated an address. A fixed address is refused, because several Services cannot share it. It cannot be changed.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -341,7 +341,7 @@ func schema_pkg_apis_localservice_v1alpha1_LocalServiceSpec(ref common.Reference
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "ipFamilies of every node's Service, in order of preference. Changing the first one recreates the Services.",
+							Description: "ipFamilies of every node's Service, in order of preference. The first one cannot be changed.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -369,7 +369,7 @@ func schema_pkg_apis_localservice_v1alpha1_LocalServiceSpec(ref common.Reference
 					},
 					"loadBalancerClass": {
 						SchemaProps: spec.SchemaProps{
-							Description: "loadBalancerClass names the implementation, for type LoadBalancer. Changing it recreates the Services.",
+							Description: "loadBalancerClass names the implementation, for type LoadBalancer. It can be changed only together with type.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -440,7 +440,7 @@ func schema_pkg_apis_localservice_v1alpha1_LocalServiceSpec(ref common.Reference
 					},
 					"serviceMetadata": {
 						SchemaProps: spec.SchemaProps{
-							Description: "serviceMetadata is added to every generated Service, in addition to the controller's own labels.",
+							Description: "serviceMetadata is added to every generated Service, in addition to the controller's own labels. Leave out what something else writes to the Services, too.",
 							Ref:         ref("github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1.ServiceMetadata"),
 						},
 					},
@@ -508,7 +508,7 @@ func schema_pkg_apis_localservice_v1alpha1_LocalServiceStatus(ref common.Referen
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions are Ready (every selected node has its Service), Progressing (Services are being written), Conflicted (a Service name is taken by an object that belongs to somebody else), Contested (an admission webhook or policy changes what is written to the Services) and, only while it matters, Stalled (nothing changes until somebody edits something).",
+							Description: "conditions are Ready (every selected node has its Service), Progressing (Services are being written), Conflicted (a Service name is taken by an object that belongs to somebody else), Contested (something else sets what the controller writes) and, only while it matters, Stalled (nothing changes until somebody edits something).",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

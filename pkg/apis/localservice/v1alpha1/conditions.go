@@ -9,8 +9,9 @@ const (
 	ConditionProgressing = "Progressing"
 	// ConditionConflicted is True while a Service name is taken by an object that belongs to somebody else.
 	ConditionConflicted = "Conflicted"
-	// ConditionContested is True while an admission webhook or policy changes what the controller writes to the
-	// Services. The controller leaves the fields that the message names unchanged.
+	// ConditionContested is True while something else sets what the controller writes: an admission webhook or policy in
+	// the same request, or another program soon after it. The message names the fields, which are written again within
+	// two minutes.
 	ConditionContested = "Contested"
 	// ConditionStalled is present, and True, while the LocalService is not ready and will not be until somebody edits
 	// something: its spec, or whatever the message names. It has the reason and the message of Ready. With it, kstatus,
@@ -47,9 +48,9 @@ const (
 	ReasonNameTaken = "NameTaken"
 	// ReasonNoConflict: no Service name is taken by somebody else.
 	ReasonNoConflict = "NoConflict"
-	// ReasonContested: an admission webhook or policy changes what is written to the Services.
+	// ReasonContested: something else sets what the controller writes.
 	ReasonContested = "Contested"
-	// ReasonNotContested: the Services are stored as they are written.
+	// ReasonNotContested: nothing else sets what the controller writes.
 	ReasonNotContested = "NotContested"
 	// ReasonInvalidSpec: the spec cannot be turned into Services; the message says what to change.
 	ReasonInvalidSpec = "InvalidSpec"

@@ -66,6 +66,9 @@ const (
 // +kubebuilder:validation:XValidation:rule="!(has(self.mode) && self.mode == 'Hostnames') || !has(self.sessionAffinity) || self.sessionAffinity == 'None'",message="sessionAffinity has no effect with mode: Hostnames, whose Service is headless: clients choose the pod; remove it, or use mode: Services"
 // +kubebuilder:validation:XValidation:rule="!(has(self.mode) && self.mode == 'Hostnames') || !has(self.internalTrafficPolicy) || self.internalTrafficPolicy == 'Cluster'",message="internalTrafficPolicy has no effect with mode: Hostnames, whose Service is headless; remove it, or use mode: Services"
 // +kubebuilder:validation:XValidation:rule="!(has(self.mode) && self.mode == 'Hostnames') || !has(self.serviceMetadata) || ((!has(self.serviceMetadata.labels) || self.serviceMetadata.labels.all(k, !self.serviceMetadata.labels[k].contains('$('))) && (!has(self.serviceMetadata.annotations) || self.serviceMetadata.annotations.all(k, !self.serviceMetadata.annotations[k].contains('$('))))",message="variables in serviceMetadata have no meaning with mode: Hostnames, whose Service is one for all nodes; remove them, or use mode: Services"
+// +kubebuilder:validation:XValidation:rule="(has(self.mode) && self.mode == 'Hostnames') || (has(self.clusterIP) && self.clusterIP == 'None') == (has(oldSelf.clusterIP) && oldSelf.clusterIP == 'None')",message="clusterIP cannot be changed, as on a Service: create a second LocalService, move the clients, and delete this one; or recreate this one with kubectl replace --force, which interrupts its clients"
+// +kubebuilder:validation:XValidation:rule="!has(self.ipFamilies) || size(self.ipFamilies) == 0 || !has(oldSelf.ipFamilies) || size(oldSelf.ipFamilies) == 0 || self.ipFamilies[0] == oldSelf.ipFamilies[0]",message="the first of ipFamilies cannot be changed, as on a Service: create a second LocalService, move the clients, and delete this one; or recreate this one with kubectl replace --force, which interrupts its clients"
+// +kubebuilder:validation:XValidation:rule="!has(self.type) || self.type != 'LoadBalancer' || !has(oldSelf.type) || oldSelf.type != 'LoadBalancer' || (has(self.loadBalancerClass) == has(oldSelf.loadBalancerClass) && (!has(self.loadBalancerClass) || self.loadBalancerClass == oldSelf.loadBalancerClass))",message="loadBalancerClass cannot be changed while type is LoadBalancer, as on a Service: create a second LocalService, move the clients, and delete this one; or recreate this one with kubectl replace --force, which interrupts its clients"
 type LocalServiceSpec struct {
 	// mode is how the names are published. Services (default): a Service for each node, http://<name>-<node>.
 	// Hostnames: one headless Service, named like this LocalService, in which each node has a hostname,
@@ -92,7 +95,7 @@ type LocalServiceSpec struct {
 
 	// clusterIP is None for headless Services, whose names resolve to the pods' own addresses: the recommended form,
 	// because it needs no address and no load balancing on any node. If it is omitted, every Service is allocated an
-	// address. A fixed address is refused, because several Services cannot share it.
+	// address. A fixed address is refused, because several Services cannot share it. It cannot be changed.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self == '' || self == 'None'",message="clusterIP cannot be a fixed address, because every node's Service needs its own; use None (headless), or leave it out to have one allocated"
 	ClusterIP string `json:"clusterIP,omitempty"`
@@ -147,7 +150,7 @@ type LocalServiceSpec struct {
 	// +kubebuilder:validation:Enum=Cluster;Local
 	ExternalTrafficPolicy corev1.ServiceExternalTrafficPolicy `json:"externalTrafficPolicy,omitempty"`
 
-	// ipFamilies of every node's Service, in order of preference. Changing the first one recreates the Services.
+	// ipFamilies of every node's Service, in order of preference. The first one cannot be changed.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=2
@@ -167,7 +170,7 @@ type LocalServiceSpec struct {
 	// +kubebuilder:validation:Enum=PreferClose;PreferSameZone;PreferSameNode
 	TrafficDistribution *string `json:"trafficDistribution,omitempty"`
 
-	// loadBalancerClass names the implementation, for type LoadBalancer. Changing it recreates the Services.
+	// loadBalancerClass names the implementation, for type LoadBalancer. It can be changed only together with type.
 	// +optional
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:XValidation:rule="!format.qualifiedName().validate(self).hasValue()",message="loadBalancerClass must be a name of at most 63 letters, digits, '-', '_' and '.', which begins and ends with a letter or digit, maybe after a domain and a '/'"
@@ -206,7 +209,8 @@ type LocalServiceSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.map(t, has(t.matchExpressions) ? size(t.matchExpressions) : 0).sum() <= 16 && self.map(t, has(t.matchExpressions) ? t.matchExpressions.map(e, has(e.values) ? size(e.values) : 0).sum() : 0).sum() <= 64",message="nodeSelectorTerms are too large: they may have 16 expressions with 64 values together, because every node is compared with them; give the nodes a label of your own"
 	NodeSelectorTerms []NodeSelectorTerm `json:"nodeSelectorTerms,omitempty"`
 
-	// serviceMetadata is added to every generated Service, in addition to the controller's own labels.
+	// serviceMetadata is added to every generated Service, in addition to the controller's own labels. Leave out what
+	// something else writes to the Services, too.
 	// +optional
 	ServiceMetadata *ServiceMetadata `json:"serviceMetadata,omitempty"`
 }
@@ -297,9 +301,8 @@ type LocalServiceStatus struct {
 	Ready string `json:"ready,omitempty"`
 
 	// conditions are Ready (every selected node has its Service), Progressing (Services are being written),
-	// Conflicted (a Service name is taken by an object that belongs to somebody else), Contested (an admission webhook
-	// or policy changes what is written to the Services) and, only while it matters, Stalled (nothing changes until
-	// somebody edits something).
+	// Conflicted (a Service name is taken by an object that belongs to somebody else), Contested (something else sets
+	// what the controller writes) and, only while it matters, Stalled (nothing changes until somebody edits something).
 	// +optional
 	// +listType=map
 	// +listMapKey=type

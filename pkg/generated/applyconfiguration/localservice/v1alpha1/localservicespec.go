@@ -41,7 +41,7 @@ type LocalServiceSpecApplyConfiguration struct {
 	Type *v1.ServiceType `json:"type,omitempty"`
 	// clusterIP is None for headless Services, whose names resolve to the pods' own addresses: the recommended form,
 	// because it needs no address and no load balancing on any node. If it is omitted, every Service is allocated an
-	// address. A fixed address is refused, because several Services cannot share it.
+	// address. A fixed address is refused, because several Services cannot share it. It cannot be changed.
 	ClusterIP *string `json:"clusterIP,omitempty"`
 	// ports that every node's Service exposes, at most 100. May be empty only when clusterIP is None, or with mode:
 	// Hostnames: such a name serves every port of its pods, so apps with hundreds of ports need none here. With more than
@@ -62,7 +62,7 @@ type LocalServiceSpecApplyConfiguration struct {
 	// externalTrafficPolicy is for type NodePort and LoadBalancer: Local keeps the client's address and answers only
 	// on nodes that have a ready pod (that is, on the Service's own node); Cluster (default) answers on all nodes.
 	ExternalTrafficPolicy *v1.ServiceExternalTrafficPolicy `json:"externalTrafficPolicy,omitempty"`
-	// ipFamilies of every node's Service, in order of preference. Changing the first one recreates the Services.
+	// ipFamilies of every node's Service, in order of preference. The first one cannot be changed.
 	IPFamilies []v1.IPFamily `json:"ipFamilies,omitempty"`
 	// ipFamilyPolicy is SingleStack (default), PreferDualStack or RequireDualStack.
 	IPFamilyPolicy *v1.IPFamilyPolicy `json:"ipFamilyPolicy,omitempty"`
@@ -70,7 +70,7 @@ type LocalServiceSpecApplyConfiguration struct {
 	// or newer also PreferSameZone or PreferSameNode. As all pods of one node's Service are on one node, it has
 	// little effect here.
 	TrafficDistribution *string `json:"trafficDistribution,omitempty"`
-	// loadBalancerClass names the implementation, for type LoadBalancer. Changing it recreates the Services.
+	// loadBalancerClass names the implementation, for type LoadBalancer. It can be changed only together with type.
 	LoadBalancerClass *string `json:"loadBalancerClass,omitempty"`
 	// loadBalancerSourceRanges are the client networks that may connect, in CIDR form, for type LoadBalancer.
 	LoadBalancerSourceRanges []string `json:"loadBalancerSourceRanges,omitempty"`
@@ -85,7 +85,8 @@ type LocalServiceSpecApplyConfiguration struct {
 	// (requiredDuringSchedulingIgnoredDuringExecution): one of the terms must match. If there is a nodeSelector, it must
 	// match, too.
 	NodeSelectorTerms []NodeSelectorTermApplyConfiguration `json:"nodeSelectorTerms,omitempty"`
-	// serviceMetadata is added to every generated Service, in addition to the controller's own labels.
+	// serviceMetadata is added to every generated Service, in addition to the controller's own labels. Leave out what
+	// something else writes to the Services, too.
 	ServiceMetadata *ServiceMetadataApplyConfiguration `json:"serviceMetadata,omitempty"`
 }
 

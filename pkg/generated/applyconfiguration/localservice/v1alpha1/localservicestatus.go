@@ -40,9 +40,8 @@ type LocalServiceStatusApplyConfiguration struct {
 	// ready shows readyNodes and nodes for people to read, for example 2/3.
 	Ready *string `json:"ready,omitempty"`
 	// conditions are Ready (every selected node has its Service), Progressing (Services are being written),
-	// Conflicted (a Service name is taken by an object that belongs to somebody else), Contested (an admission webhook
-	// or policy changes what is written to the Services) and, only while it matters, Stalled (nothing changes until
-	// somebody edits something).
+	// Conflicted (a Service name is taken by an object that belongs to somebody else), Contested (something else sets
+	// what the controller writes) and, only while it matters, Stalled (nothing changes until somebody edits something).
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 

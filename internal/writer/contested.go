@@ -1,0 +1,72 @@
+package writer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
+
+	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// isContested reports whether an error says that something else sets the fields that were written.
+func isContested(err error) bool {
+	_, is := errors.AsType[*plan.ContestedError](err)
+	return is
+}
+
+// contestedBy says if a Service is not stored as it was written: as contested if the write changed something all the
+// same, and otherwise as refused. A creation is not contested yet: admission may act on creations only, so an update
+// may still correct what differs.
+func contestedBy(change *plan.Change, stored *corev1.Service) (contested, refused error) {
+	fields := change.Template.Mismatches(stored, change.Node)
+	switch {
+	case len(fields) == 0, change.Action == plan.Create:
+		return nil, nil
+	case change.Template.IsUnchanged(change.Current, stored):
+		return nil, &plan.ContestedError{Fields: fields}
+	}
+	return &plan.ContestedError{Fields: fields}, nil
+}
+
+// managerOf returns the field manager that has set one of some paths in an object last, beside the controller; "" if
+// the object does not say so. It uses a list request, which is permitted anyway.
+func (d *Dependencies) managerOf(ctx context.Context, resource schema.GroupVersionResource, object klog.KMetadata,
+	paths ...[]string) string {
+	list, err := d.Metadata.Resource(resource).Namespace(object.GetNamespace()).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, object.GetName()).String()})
+	if err != nil || len(list.Items) != 1 {
+		return "" // It is only for the message.
+	}
+	var last metav1.ManagedFieldsEntry
+	for _, entry := range list.Items[0].ManagedFields {
+		if entry.Manager != v1alpha1.FieldManager && includes(entry.FieldsV1, paths) && !entry.Time.Before(last.Time) {
+			last = entry
+		}
+	}
+	return last.Manager
+}
+
+// includes reports whether a set of managed fields has one of some paths.
+func includes(managed *metav1.FieldsV1, paths [][]string) bool {
+	for _, path := range paths {
+		var at any
+		if managed == nil || json.Unmarshal(managed.Raw, &at) != nil {
+			return false
+		}
+		for _, key := range path {
+			in, _ := at.(map[string]any)
+			at = in["f:"+key]
+		}
+		if at != nil {
+			return true
+		}
+	}
+	return false
+}
