@@ -31,7 +31,6 @@ func TestMetrics(t *testing.T) {
 		`localservice_services{state="in_place"} 2`,
 		`localservice_names{state="desired"} 2`, `leader_election_master_status{name="local-service-controller"} 1`,
 		`localservice_service_writes_total{action="Create",result="success"} 2`,
-		`localservice_service_writes_total{action="Replace",result="success"} 0`,
 		`localservice_pod_label_writes_total{result="success"} 1`,
 		`localservice_namespace_services{cluster_ips="false",namespace="` + s.Namespace + `"} 2`,
 		`localservice_status_writes_total{result="success"} `,

@@ -1,17 +1,18 @@
 package integration
 
 import (
-	"context"
+	"cmp"
 	"errors"
 	"fmt"
-	"regexp"
-	"strconv"
+	"reflect"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
@@ -38,39 +39,49 @@ var stackSteps = []step{
 	{"ipFamilyPolicy: SingleStack", "IPv4", inPlace},
 	{"", "IPv4", nothing},
 	{"ipFamilies: [IPv4, IPv6]", "IPv4 IPv6", inPlace},
+	{"ipFamilies: [IPv6, IPv4]", "IPv4 IPv6", refused},
 	{"ipFamilies: [IPv4, IPv6], ipFamilyPolicy: PreferDualStack", "IPv4 IPv6", inPlace},
 	{"ipFamilies: [IPv4], ipFamilyPolicy: PreferDualStack", "IPv4 IPv6", nothing},
 	{"ipFamilies: [IPv4], ipFamilyPolicy: SingleStack", "IPv4", inPlace},
-	{"ipFamilies: [IPv6]", "IPv6", replaced},
+	{"ipFamilies: [IPv6]", "IPv4", refused},
+	{"ipFamilies: [IPv6], ipFamilyPolicy: RequireDualStack", "IPv4", refused},
+}
+
+var secondStackSteps = []step{
 	{"ipFamilies: [IPv6], ipFamilyPolicy: PreferDualStack", "IPv6 IPv4", inPlace},
-	{"ipFamilies: [IPv4, IPv6], ipFamilyPolicy: RequireDualStack", "IPv4 IPv6", replaced},
-	{"ipFamilies: [IPv6, IPv4], ipFamilyPolicy: RequireDualStack", "IPv6 IPv4", replaced},
-	{"", "IPv6", inPlace}, // Whatever the first is stays.
-	{"ipFamilies: [IPv4]", "IPv4", replaced},
+	{"ipFamilies: [IPv4, IPv6], ipFamilyPolicy: RequireDualStack", "IPv6 IPv4", refused},
+	{"ipFamilies: [IPv6, IPv4], ipFamilyPolicy: RequireDualStack", "IPv6 IPv4", inPlace},
+	{"ipFamilies: null", "IPv6", inPlace},               // Whatever the first is stays.
+	{"ipFamilies: [IPv4]", "IPv6", stuck("ipFamilies")}, // The LocalService did not say which was the first.
+	{"ipFamilies: [IPv6]", "IPv6", refused},
+	{"ipFamilies: null", "IPv6", nothing},
 }
 
 var typeSteps = []step{
-	{"clusterIP: None", "IPv4", replaced},
-	{"clusterIP: None, ipFamilyPolicy: RequireDualStack", "IPv4 IPv6", inPlace},
-	{"ipFamilyPolicy: RequireDualStack", "IPv4 IPv6", replaced},
+	{"clusterIP: None", "IPv4", refused},
+	{"ipFamilyPolicy: RequireDualStack", "IPv4 IPv6", inPlace},
 	{"type: NodePort, ipFamilyPolicy: RequireDualStack", "IPv4 IPv6", inPlace},
 	{"type: LoadBalancer, ipFamilyPolicy: RequireDualStack", "IPv4 IPv6", inPlace},
-	{"type: LoadBalancer, ipFamilyPolicy: RequireDualStack, loadBalancerClass: a/fast", "IPv4 IPv6", replaced},
-	{"type: LoadBalancer, ipFamilyPolicy: RequireDualStack, loadBalancerClass: a/cheap", "IPv4 IPv6", replaced},
-	{"type: LoadBalancer", "IPv4", inPlace}, // The class stays.
+	{"type: LoadBalancer, ipFamilyPolicy: RequireDualStack, loadBalancerClass: a/fast", "IPv4 IPv6", refused},
+	{"type: LoadBalancer", "IPv4", inPlace},
 	{"type: NodePort, ipFamilyPolicy: PreferDualStack", "IPv4 IPv6", inPlace},
 	{"ipFamilyPolicy: PreferDualStack", "IPv4 IPv6", inPlace},
 	{"type: LoadBalancer, loadBalancerClass: a/fast, ipFamilyPolicy: PreferDualStack", "IPv4 IPv6", inPlace},
+	{"type: LoadBalancer, loadBalancerClass: a/cheap, ipFamilyPolicy: PreferDualStack", "IPv4 IPv6", refused},
+	{"type: LoadBalancer, ipFamilyPolicy: PreferDualStack", "IPv4 IPv6", refused},
 	{"ipFamilyPolicy: PreferDualStack, type: ClusterIP", "IPv4 IPv6", inPlace},
 	{"type: LoadBalancer", "IPv4", inPlace},
-	{"clusterIP: None", "IPv4", replaced},
-	{"type: NodePort", "IPv4", replaced},
+}
+
+var headlessSteps = []step{
+	{"clusterIP: null", "IPv4", refused},
+	{"clusterIP: null, type: NodePort", "IPv4", refused},
+	{"ipFamilyPolicy: RequireDualStack", "IPv4 IPv6", inPlace},
 }
 
 // TestImmutableTransitions walks LocalServices through the changes that concern address families, types and classes of
-// load balancers: what the API server allows is done in place, with one write for each Service, and everything else by
-// replacing the Services. Each time an event reports that, although recorders may merge events that look like
-// repetitions.
+// load balancers. What the API server allows on a Service is done in place, with one write for each Service. What it
+// refuses on a Service, it refuses on the LocalService, or the controller reports it and leaves the Services unchanged.
 func TestImmutableTransitions(t *testing.T) {
 	t.Parallel()
 	cluster := framework.NewCluster(t, dualStack())
@@ -81,7 +92,9 @@ func TestImmutableTransitions(t *testing.T) {
 	}{
 		{"families of Services with addresses", addressed, stackSteps},
 		{"families of headless Services", "", stackSteps},
+		{"the second family first", addressed + ", ipFamilies: [IPv6]", secondStackSteps},
 		{"types", addressed, typeSteps},
+		{"headless", "", headlessSteps},
 	} {
 		t.Run(walk.name, func(t *testing.T) {
 			t.Parallel()
@@ -113,55 +126,82 @@ func TestImmutableTransitions(t *testing.T) {
 type transition string
 
 const (
-	nothing  transition = "nothing to do"
-	inPlace  transition = "in place"
-	replaced transition = "replaced"
+	nothing transition = "nothing to do"
+	inPlace transition = "in place"
+	// refused changes of a LocalService are refused on a Service, too.
+	refused transition = "refused"
 )
 
+// stuck changes of a LocalService are stored, but the controller reports that a field of the Services cannot follow.
+func stuck(field string) transition { return transition("its " + field + " differs") }
+
 // transit changes the spec of LocalService demo. It fails unless its Services follow in the right way, each by one
-// write or by one replacement, they keep what was allocated for them, and the controller is at rest afterwards.
+// write, they keep what was allocated for them, and the controller is at rest afterwards.
 func (s *scene) transit(f *fence, want transition, fields ...string) map[string]*corev1.Service {
 	s.T.Helper()
 	what := fields[len(fields)-1]
 	ls, err := s.LocalServiceClient().Get(s.Ctx(), "demo", metav1.GetOptions{})
 	s.Must(err)
 	before := s.MustOwn(ls, int(ls.Status.Nodes))
-	told, err := s.told(s.Ctx(), "demo")
-	s.Must(err)
 	s.ResetCount()
-	s.Update("demo", spec(fields...))
-	ls = s.WaitReady("demo")
+	switch want {
+	case refused:
+		s.mustRefuse(ls, before, fields...)
+	case nothing, inPlace:
+		s.Update("demo", spec(fields...))
+		ls = s.WaitReady("demo")
+	default:
+		s.Update("demo", spec(fields...))
+		ls = s.WaitNotReady("demo", v1alpha1.ReasonWriteFailed, string(want))
+	}
 	after := s.MustOwn(ls, len(before))
 	for name, now := range after {
-		was := before[name]
-		if got := now.UID != was.UID; got != (want == replaced) {
-			s.Fatalf("%s: Service %s was replaced: %t; want %s", what, name, got, want)
+		if was := before[name]; now.UID != was.UID || want != inPlace && now.ResourceVersion != was.ResourceVersion {
+			s.Fatalf("%s: Service %s was changed; want %s", what, name, want)
 		}
-		if want == inPlace {
-			s.Must(keepsAllocated(was, now))
+		s.Must(keepsAllocated(before[name], now))
+		if want == nothing || want == inPlace {
+			s.Must(followsError(ls, now, strings.TrimPrefix(name, "demo-")))
 		}
-		s.Must(followsError(ls, now, strings.TrimPrefix(name, "demo-")))
 	}
 	f.passServices()
 	f.passLocalServices()
-	switch writes := s.Requests().Resource("services").Writes(); want {
-	case nothing:
-		s.WantWrites("services", "none")
-	case inPlace:
+	if want == inPlace {
 		s.WantWrites("services", fmt.Sprintf("%d patch services 200", len(after)))
-	case replaced:
-		if n := len(after); len(writes) != 2*n || len(writes.Verb("delete")) != n || len(writes.Verb("create")) != n {
-			s.Fatalf("%s: the controller's writes: %s; want %d deletes and as many creates", what, writes, n)
-		}
-		s.Eventually(what+": an event reports the replaced Services", func(ctx context.Context) error {
-			now, err := s.told(ctx, "demo")
-			if err != nil {
-				return err
-			}
-			return framework.Equal("replaced Services in events", now["replaced"], told["replaced"]+len(after))
-		})
+	} else {
+		s.WantWrites("services", "none")
 	}
 	return after
+}
+
+// mustRefuse fails unless the API server refuses a change of a LocalService, with words that say what to do, and the
+// same change of its Services: of those it may also ignore it.
+func (s *scene) mustRefuse(ls *v1alpha1.LocalService, services map[string]*corev1.Service, fields ...string) {
+	s.T.Helper()
+	changed := ls.DeepCopy()
+	spec(fields...)(changed)
+	_, err := s.LocalServiceClient().Update(s.Ctx(), changed, metav1.UpdateOptions{})
+	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "cannot be changed") {
+		s.Fatalf("%v: the LocalService is not refused: %v", fields, err)
+	}
+	for _, service := range services {
+		wanted := service.DeepCopy()
+		wanted.Spec.ClusterIP, wanted.Spec.Type = changed.Spec.ClusterIP, cmp.Or(changed.Spec.Type, wanted.Spec.Type)
+		wanted.Spec.IPFamilies, wanted.Spec.LoadBalancerClass = changed.Spec.IPFamilies, changed.Spec.LoadBalancerClass
+		wanted.Spec.ClusterIPs = nil
+		if changed.Spec.ClusterIP == service.Spec.ClusterIP || service.Spec.ClusterIP != corev1.ClusterIPNone &&
+			changed.Spec.ClusterIP == "" {
+			wanted.Spec.ClusterIP, wanted.Spec.ClusterIPs = service.Spec.ClusterIP, service.Spec.ClusterIPs
+		}
+		if len(wanted.Spec.IPFamilies) == 0 {
+			wanted.Spec.IPFamilies = service.Spec.IPFamilies
+		}
+		dryRun := metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}}
+		stored, err := s.ServiceClient().Update(s.Ctx(), wanted, dryRun)
+		if !apierrors.IsInvalid(err) && !(err == nil && reflect.DeepEqual(stored.Spec, service.Spec)) {
+			s.Fatalf("%v: the same change of Service %s: %v", fields, service.Name, err)
+		}
+	}
 }
 
 // keepsAllocated compares what clients know of two states of a Service: its address, and the node ports that it has in
@@ -177,28 +217,6 @@ func keepsAllocated(was, now *corev1.Service) error {
 		}
 	}
 	return framework.Equal("clusterIP of "+now.Name, now.Spec.ClusterIP, was.Spec.ClusterIP)
-}
-
-var numbersTold = regexp.MustCompile(`([a-z]+) (\d+)`)
-
-// told returns how many Services were created and so on, according to the events about a LocalService.
-func (s *scene) told(ctx context.Context, name string) (map[string]int, error) {
-	sums := map[string]int{}
-	events, err := s.Events(ctx, name, "ServicesWritten")
-	for i := range events {
-		times := 1
-		if events[i].Series != nil {
-			times = int(events[i].Series.Count)
-		}
-		for _, m := range numbersTold.FindAllStringSubmatch(events[i].Message, -1) {
-			n, err := strconv.Atoi(m[2])
-			if err != nil {
-				return nil, err
-			}
-			sums[m[1]] += times * n
-		}
-	}
-	return sums, err
 }
 
 // sameButAllocated compares Services, except for what the API server has allocated for them.

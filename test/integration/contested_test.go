@@ -1,0 +1,167 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/test/framework"
+)
+
+// rival is another controller that wants something else of an object of ours.
+type rival struct {
+	resource string // of the object
+	patch    string // sets what the rival wants
+	field    string // that the status or the event names
+}
+
+const (
+	// fightTime is how long the rival sets back what is written, in which there may be mostWrites of each object.
+	fightTime  = 20 * time.Second
+	mostWrites = 4
+	// mostEvents is how many events there may be then.
+	mostEvents = 10
+)
+
+// TestRivals: another controller sets a field back each time that the controller writes it. Our controller writes less
+// and less often, says who it is within 10 seconds, and once the other one has stopped the field is right within two
+// minutes.
+func TestRivals(t *testing.T) {
+	t.Parallel()
+	cluster := framework.NewCluster(t, publisher())
+	cluster.NewController(t, "-v=4")
+	for name, r := range map[string]rival{
+		"label":      {"services", `{"metadata": {"labels": {"team": "theirs"}}}`, "labels"},
+		"annotation": {"services", `{"metadata": {"annotations": {"note": "theirs"}}}`, "annotations"},
+		"selector":   {"services", `{"spec": {"selector": {"app": "theirs"}}}`, "selector"},
+		"addresses":  {"endpointslices", `{"endpoints": []}`, "endpoints"},
+		"node label": {"pods", `{"metadata": {"labels": {"` + nodeLabel + `": "theirs"}}}`, nodeLabel},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, cluster, "rival")
+			node := s.AddNodes("a")[0]
+			mode := "mode: Services"
+			if r.resource == "endpointslices" {
+				mode = "mode: Hostnames"
+			}
+			s.CreateReady("demo", spec(headless, mode, "serviceMetadata: {labels: {team: ours}, annotations: {note: ours}}"))
+			s.run("p", node, "10.1.2.3")
+			object := map[string]string{"services": "demo-" + node, "pods": "p"}[r.resource]
+			if r.resource == "endpointslices" {
+				object = s.sliceOf("demo").Name
+			} else {
+				s.WaitLabelled("p", node)
+			}
+			s.ResetCount()
+			began := time.Now()
+			stop := s.oppose(r, object)
+			s.waitContested(r, object)
+			if took := time.Since(began); took > 10*time.Second {
+				t.Errorf("Contested after %s", took)
+			}
+			s.Eventually("the fight has lasted", func(context.Context) error {
+				if left := fightTime - time.Since(began); left > 0 {
+					return fmt.Errorf("%s are left", left)
+				}
+				return nil
+			})
+			writes := s.Requests().Resource(r.resource).Name(object).Writes()
+			if len(writes) > mostWrites {
+				t.Errorf("the controller's writes in %s: %s; want %d", fightTime, writes, mostWrites)
+			}
+			stop()
+			s.waitOurs(r, object)
+			if events := s.Requests().Resource("events").Verb("create"); len(events) > mostEvents {
+				t.Errorf("%d events", len(events))
+			}
+		})
+	}
+}
+
+// oppose sets back a field of an object at each change, until stop is called.
+func (s *scene) oppose(r rival, object string) (stop func()) {
+	ctx, cancel := context.WithCancel(s.Ctx())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			// A patch that changes nothing is not stored. To follow a watch would be faster, and prove no more.
+			if err := s.patch(ctx, r.resource, object, r.patch, "rival"); err != nil && ctx.Err() == nil {
+				s.T.Errorf("the rival's patch: %v", err)
+				return
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}()
+	return func() { cancel(); <-ended }
+}
+
+func (s *scene) patch(ctx context.Context, resource, object, patch, manager string) (err error) {
+	options, data := metav1.PatchOptions{FieldManager: manager}, []byte(patch)
+	switch resource {
+	case "services":
+		_, err = s.ServiceClient().Patch(ctx, object, types.MergePatchType, data, options)
+	case "pods":
+		_, err = s.PodClient().Patch(ctx, object, types.MergePatchType, data, options)
+	default:
+		_, err = s.Kube.DiscoveryV1().EndpointSlices(s.Namespace).Patch(ctx, object, types.MergePatchType, data, options)
+	}
+	return err
+}
+
+// waitContested waits until the controller reports who opposes it: for a pod in an event.
+func (s *scene) waitContested(r rival, object string) {
+	s.T.Helper()
+	says := fmt.Sprintf(`(field manager "rival") sets %s after the controller has set it`, r.field)
+	if r.resource == "pods" {
+		s.Eventually("an event says who opposes", func(ctx context.Context) error {
+			events, err := s.Events(ctx, "demo", "NodeLabelRefused")
+			if err == nil && (len(events) == 0 || !strings.Contains(events[0].Message, says)) {
+				err = fmt.Errorf("%v", events)
+			}
+			return err
+		})
+		return
+	}
+	ls := s.WaitLocalService("demo", "is contested", func(ls *v1alpha1.LocalService) error {
+		return framework.CheckCondition(ls, v1alpha1.ConditionContested, metav1.ConditionTrue, "")
+	})
+	c := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionContested)
+	if !strings.Contains(c.Message, says) || !strings.Contains(c.Message, object) {
+		s.Fatalf("the message %q does not say %q of %s", c.Message, says, object)
+	}
+}
+
+// waitOurs waits until an object is as the controller wants it, and the LocalService is not contested.
+func (s *scene) waitOurs(r rival, object string) {
+	s.T.Helper()
+	s.Eventually("the field is right", func(ctx context.Context) error {
+		if r.resource == "endpointslices" {
+			slice, err := s.Kube.DiscoveryV1().EndpointSlices(s.Namespace).Get(ctx, object, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			return framework.Equal("endpoints", len(slice.Endpoints), 1)
+		}
+		service, pod := s.GetService("demo-"+s.NodeName("a")), s.GetPod("p")
+		for _, value := range []string{service.Labels["team"], service.Annotations["note"], service.Spec.Selector["app"],
+			pod.Labels[nodeLabel]} {
+			if value == "theirs" {
+				return fmt.Errorf("the rival's value is still there")
+			}
+		}
+		return nil
+	})
+	s.WaitReady("demo")
+}
