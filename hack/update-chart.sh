@@ -58,8 +58,8 @@ manifest artifacts/deploy/guard.yaml guard.yaml <<'COMMENT'
 # If the controller runs as another service account, or with another -node-label-key, replace the user's name and the
 # key everywhere:
 #
-#   sed -i 's#system:serviceaccount:local-service-system:local-service-controller#system:serviceaccount:NAMESPACE:NAME#' guard.yaml
-#   sed -i 's#vm/rack#example.com/node#' guard.yaml
+#   sed -i.bak 's#local-service-system:local-service-controller#NAMESPACE:NAME#g' guard.yaml
+#   sed -i.bak 's#vm/rack#example.com/node#g' guard.yaml
 #
 # Is it in force? This must be refused by local-service-controller-guard-services:
 #
@@ -85,12 +85,14 @@ done
 # body prints a file without its first comment, which describes that file only.
 body() { sed '1,/^[^#]/{/^#/d}' "$1"; }
 {
-    echo "# All that a cluster needs, in one file: kubectl apply -f install.yaml"
-    echo "#"
-    echo "# To uninstall: kubectl delete -f hostnames.yaml -f local-service-controller.yaml -f guard.yaml, the files beside this"
-    echo "# one. To delete what is in this file deletes the CustomResourceDefinition, too, and with it all LocalServices and all"
-    echo "# their Services."
-    echo "#"
+    cat <<'COMMENT'
+# All that a cluster needs, in one file, and how to uninstall it, with the files beside this one. To delete what is in
+# this file deletes the CustomResourceDefinition, too, and with it all LocalServices and all their Services.
+#
+#   kubectl apply -f install.yaml
+#   kubectl delete -f hostnames.yaml -f local-service-controller.yaml -f guard.yaml
+#
+COMMENT
     echo "$generated"
     body artifacts/examples/crd.yaml
     for file in guard local-service-controller hostnames; do

@@ -37,8 +37,8 @@ const (
 )
 
 // everyHelm renders the chart with Helm 3 and with Helm 4.
-var everyHelm = []func(release string, values map[string]any) (map[string]string, error){
-	func(release string, values map[string]any) (map[string]string, error) {
+var everyHelm = []func(release, namespace string, values map[string]any) (map[string]string, error){
+	func(release, namespace string, values map[string]any) (map[string]string, error) {
 		chart, err := loader3.Load(chartFolder)
 		if err != nil {
 			return nil, err
@@ -50,7 +50,7 @@ var everyHelm = []func(release string, values map[string]any) (map[string]string
 		}
 		return engine3.Engine{Strict: true}.Render(chart, all)
 	},
-	func(release string, values map[string]any) (map[string]string, error) {
+	func(release, namespace string, values map[string]any) (map[string]string, error) {
 		chart, err := loader4.Load(chartFolder)
 		if err != nil {
 			return nil, err
@@ -67,6 +67,12 @@ var everyHelm = []func(release string, values map[string]any) (map[string]string
 // renderFiles renders the chart with values, as a user writes them. What one Helm makes, the other one must make, too.
 func renderFiles(t *testing.T, release, values string) (map[string]string, []error) {
 	t.Helper()
+	return renderFilesIn(t, namespace, release, values)
+}
+
+// renderFilesIn is renderFiles for another namespace.
+func renderFilesIn(t *testing.T, namespace, release, values string) (map[string]string, []error) {
+	t.Helper()
 	var files map[string]string
 	var errs []error
 	for i, render := range everyHelm {
@@ -74,7 +80,7 @@ func renderFiles(t *testing.T, release, values string) (map[string]string, []err
 		if err := yaml.Unmarshal([]byte(values), &parsed); err != nil {
 			t.Fatal(err)
 		}
-		got, err := render(release, parsed)
+		got, err := render(release, namespace, parsed)
 		if err != nil {
 			errs = append(errs, err)
 		} else if i > 0 {
@@ -156,7 +162,13 @@ func decodeFiles(t *testing.T, files ...string) objects {
 // render renders a release of the chart with values, and decodes all that comes of it.
 func render(t *testing.T, release, values string) objects {
 	t.Helper()
-	files, errs := renderFiles(t, release, values)
+	return renderIn(t, namespace, release, values)
+}
+
+// renderIn is render for another namespace.
+func renderIn(t *testing.T, namespace, release, values string) objects {
+	t.Helper()
+	files, errs := renderFilesIn(t, namespace, release, values)
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
