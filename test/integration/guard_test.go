@@ -219,6 +219,20 @@ func (s *scene) attacksOnServices() (attacks []attack) {
 	patch("steal a Service that has the label only", "similar", controlledBy(ours(demo)))
 	remove("delete somebody's Service", "victim")
 	remove("delete a Service that has the label only", "similar")
+	for name, labels := range map[string]map[string]string{
+		"marked":    {v1alpha1.OwnerLabelKey: "demo"},
+		"other":     {v1alpha1.OwnerLabelKey: "demo", v1alpha1.HostnamesLabelKey: "source"},
+		"published": {v1alpha1.OwnerLabelKey: "demo", v1alpha1.HostnamesLabelKey: "published"},
+		"node":      {v1alpha1.OwnerLabelKey: "node"},
+		"demo-same": {v1alpha1.OwnerLabelKey: "demo", v1alpha1.HostnamesLabelKey: "published"},
+	} {
+		service := framework.NewForeignService(name, labels)
+		if labels[v1alpha1.HostnamesLabelKey] == "" {
+			service.Spec.Selector = map[string]string{nodeLabel: node}
+		}
+		s.CreateService(service)
+		remove("delete a Service with our marks that no LocalService can have: "+name, name)
+	}
 	add("redirect the API server's Service", "PATCH", in(metav1.NamespaceDefault)+"/services/kubernetes",
 		`{"spec":{"selector":{"app":"evil"}}}`)
 	add("delete the API server's Service", "DELETE", in(metav1.NamespaceDefault)+"/services/kubernetes", nil)
