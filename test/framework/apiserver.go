@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,16 +20,16 @@ import (
 )
 
 // NewSecondAPIServer runs another API server on the data of a cluster, as during the upgrade of a control plane with
-// several. Its flags are those of the cluster's own without one, such as --emulated-version. It is returned as a
-// cluster whose clients use the second API server, and ends with the test. The cluster must be ControlPlaneOnly.
-func (c *Cluster) NewSecondAPIServer(t testing.TB, without string) *Cluster {
+// several. Its flags are those of the cluster's own without one, such as --emulated-version, and more. It is returned
+// as a cluster whose clients use the second API server, and ends with the test. The cluster must be ControlPlaneOnly.
+func (c *Cluster) NewSecondAPIServer(t testing.TB, without string, more ...string) *Cluster {
 	t.Helper()
 	second, args, err := c.anotherAPIServer(c.dir, nil)
 	if err != nil {
 		t.Fatalf("make a second API server: %v", err)
 	}
 	args = slices.DeleteFunc(args, func(arg string) bool { return strings.HasPrefix(arg, without+"=") })
-	second.start(t, args)
+	second.start(t, append(args, more...))
 	t.Cleanup(second.Kill)
 	return second
 }
@@ -97,7 +98,7 @@ func (c *Cluster) anotherAPIServer(dir string, flags map[string]string) (*Cluste
 	auditLog := filepath.Join(c.dir, "logs", "audit-"+port+".log")
 	values := map[string]string{"--secure-port": port, "--audit-log-path": auditLog}
 	maps.Copy(values, flags)
-	args, err := c.argsOf("kube-apiserver", values)
+	args, err := c.argsOf(apiServer, values)
 	another := &Cluster{Kubeconfig: filepath.Join(dir, "kubeconfig-"+port), Audit: &Audit{path: auditLog}, dir: dir,
 		opts: c.opts}
 	kubeconfig = bytes.ReplaceAll(kubeconfig, []byte(server.Host), []byte(net.JoinHostPort(server.Hostname(), port)))
@@ -118,8 +119,33 @@ func (c *Cluster) start(t testing.TB, args []string) {
 // startPlayground starts a component of the playground, by the name with which its command line begins.
 func startPlayground(t testing.TB, args []string) *Process {
 	t.Helper()
-	return must[*Process](t)(
-		StartProcess(&exec.Cmd{Path: PlaygroundProgram.MustPath(t), Args: args}, syscall.SIGKILL))
+	return must[*Process](t)(StartProcess(&exec.Cmd{Path: programOf(t, args[0]), Args: args}, syscall.SIGKILL))
+}
+
+// programOf returns the path of the program that has a component.
+func programOf(t testing.TB, component string) string {
+	t.Helper()
+	if program := os.Getenv(controlPlaneVariable); program != "" && component == apiServer {
+		return program
+	}
+	return PlaygroundProgram.MustPath(t)
+}
+
+// apiServer is the name of the API server in command lines.
+const apiServer = "kube-apiserver"
+
+// pluginList is in the API server's help.
+var pluginList = regexp.MustCompile(`(?s)Comma-delimited list of admission plugins: ([\w,\s]+)\.`)
+
+// AdmissionPlugins returns the names of all admission plug-ins that the API server has.
+func AdmissionPlugins(t testing.TB) []string {
+	t.Helper()
+	help := exec.Cmd{Path: programOf(t, apiServer), Args: []string{apiServer, "--help"}}
+	list := pluginList.FindSubmatch(must[[]byte](t)(help.Output()))
+	if list == nil {
+		t.Fatal("the help of the API server has no list of admission plug-ins")
+	}
+	return regexp.MustCompile(`\w+`).FindAllString(string(list[1]), -1)
 }
 
 // Pids returns the IDs of the cluster's processes of a program, at least one.

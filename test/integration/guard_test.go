@@ -102,7 +102,9 @@ func (s *scene) attacksOnPods() (attacks []attack) {
 	s.T.Helper()
 	long := strings.Repeat("x", 60) + ".example.com"
 	nodes := s.AddNodes("a", "b", long)
-	s.CreatePod("victim", nodes[0], map[string]string{"app": "dns", nodeLabel: nodes[0]})
+	s.CreatePod("victim", nodes[0], map[string]string{"app": "dns", nodeLabel: nodes[0]}, func(pod *corev1.Pod) {
+		pod.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "init"}}
+	})
 	s.CreatePod("unlabelled", nodes[0], map[string]string{"app": "dns"})
 	s.CreatePod("waiting", "", map[string]string{"app": "dns"})
 	s.CreatePod("long", nodes[2], map[string]string{"app": "dns"})
@@ -110,11 +112,26 @@ func (s *scene) attacksOnPods() (attacks []attack) {
 		attacks = append(attacks, attack{what, "pods", attempt{"PATCH", in(s.Namespace) + "/pods/" + pod, text}})
 	}
 	label := func(value string) string { return fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, nodeLabel, value) }
-	const image = `"spec":{"containers":[{"name":"app","image":"evil"}]}`
-	patch("run another image", "victim", "{"+image+"}")
+	// spec returns the patch of a spec, with tolerations in addition to those that the pod has.
+	spec := func(seconds int, more, fields string) string {
+		return fmt.Sprintf(`{"spec":{"tolerations":[%[2]s{"key":%[3]q,"operator":"Exists","effect":"NoExecute",
+			"tolerationSeconds":%[1]d},{"key":%[4]q,"operator":"Exists","effect":"NoExecute","tolerationSeconds":300}]%[5]s}}`,
+			seconds, more, corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, fields)
+	}
+	const image = `"containers":[{"name":"app","image":"evil"}]`
+	const any = `{"key":"any","operator":"Exists"},`
+	patch("run another image", "victim", `{"spec":{`+image+`}}`)
 	patch("run another image, and set the right label", "unlabelled",
-		"{"+image+","+strings.TrimPrefix(label(nodes[0]), "{"))
-	patch("tolerate a taint", "victim", `{"spec":{"tolerations":[{"key":"any","operator":"Exists"}]}}`)
+		`{"spec":{`+image+`},`+strings.TrimPrefix(label(nodes[0]), "{"))
+	patch("run another image, and tolerate a taint", "victim", spec(300, any, ","+image))
+	patch("prepare with another image", "victim", `{"spec":{"initContainers":[{"name":"init","image":"evil"}]}}`)
+	patch("end a pod, and tolerate a taint", "victim", spec(300, any, `,"activeDeadlineSeconds":1`))
+	patch("have a pod evicted sooner", "victim", spec(0, "", ""))
+	patch("have a pod evicted sooner for any taint", "victim",
+		spec(300, `{"operator":"Exists","effect":"NoExecute","tolerationSeconds":0},`, ""))
+	patch("have a pod evicted sooner for the same taint", "victim", spec(300, fmt.Sprintf(
+		`{"key":%q,"operator":"Exists","effect":"NoExecute","tolerationSeconds":0},`, corev1.TaintNodeNotReady), ""))
+	patch("tolerate more than can be compared", "victim", spec(300, strings.Repeat(any, 99), ""))
 	patch("end a pod", "victim", `{"spec":{"activeDeadlineSeconds":1}}`)
 	patch("join another Service", "victim", `{"metadata":{"labels":{"app":"other"}}}`)
 	patch("leave a Service", "victim", `{"metadata":{"labels":{"app":null}}}`)
