@@ -15,12 +15,12 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 )
 
-// sedCommand matches a command that a comment or a document tells users to type. What reads its output is not part of it.
-// test/e2e runs those that begin with "$ ".
+// sedCommand matches a command that a comment or a document tells users to type, without what reads its output. Those
+// that begin with "$ " run in test/e2e.
 var sedCommand = regexp.MustCompile(`(?m)^(?:#   |    )(sed (?:[^|\n\\]|\\\n)*)`)
 
-// TestDocumentedSed: what comments and documents tell users to do with sed makes of the manifests what Helm makes of the
-// values.
+// TestDocumentedSed: what comments and documents tell users to do with sed makes of the manifests what Helm makes of
+// the values.
 func TestDocumentedSed(t *testing.T) {
 	const other = "{fullnameOverride: other, flags: {node-label-key: example.com/node}}"
 	image := func(image string) func(t *testing.T, root, output string) {

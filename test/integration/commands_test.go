@@ -83,7 +83,8 @@ func TestCommandsInComments(t *testing.T) {
 			})
 		}
 		if step.file == "deploy/install.yaml" { // It is uninstalled.
-			_, err1 := cluster.Kube.CoreV1().Namespaces().Get(t.Context(), framework.ControllerNamespace, metav1.GetOptions{})
+			_, err1 := cluster.Kube.CoreV1().Namespaces().Get(t.Context(), framework.ControllerNamespace,
+				metav1.GetOptions{})
 			out, err2 := cluster.Kubectl(t.Context(), "get", "localservices")
 			if !apierrors.IsNotFound(err1) || err2 != nil {
 				t.Errorf("after the uninstallation: namespace: %v; LocalServices: %v %s", err1, err2, out)

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,20 +29,19 @@ var untried = map[string]string{
 	"EventRateLimit":     isOff + "limits events, and needs a configuration",
 	"ImagePolicyWebhook": isOff + "asks a webhook about images, changes nothing, and needs a configuration",
 
-	"AlwaysAdmit":            "does nothing",
-	"NamespaceAutoProvision": "creates namespaces",
-	"NamespaceExists":        "refuses what is in no namespace",
-	"NamespaceLifecycle":     "refuses creations in a namespace that is being deleted",
-	"NodeRestriction":        "judges kubelets",
-	"TaintNodesByCondition":  "creations of Nodes",
-	"PodTopologyLabels":      "creations and bindings",
-	"PodResizeValidator":     "judges the subresource resize, for which the controller has no permission",
-	"NodeDeclaredFeatureValidator": "judges changes of containers, which the API server permits only in the subresource " +
-		"resize",
-	"ValidatingAdmissionPolicy":  "judges by what users write, such as the guard",
-	"ValidatingAdmissionWebhook": "judges by what users write",
-	"MutatingAdmissionPolicy":    "does what users write: they can exempt the controller",
-	"MutatingAdmissionWebhook":   "does what users write: they can exempt the controller",
+	"AlwaysAdmit":                  "does nothing",
+	"NamespaceAutoProvision":       "creates namespaces",
+	"NamespaceExists":              "refuses what is in no namespace",
+	"NamespaceLifecycle":           "refuses creations in a namespace that is being deleted",
+	"NodeRestriction":              "judges kubelets",
+	"TaintNodesByCondition":        "creations of Nodes",
+	"PodTopologyLabels":            "creations and bindings",
+	"PodResizeValidator":           "judges the subresource resize, for which the controller has no permission",
+	"NodeDeclaredFeatureValidator": "judges changes of containers, for which there is the subresource resize",
+	"ValidatingAdmissionPolicy":    "judges by what users write, such as the guard",
+	"ValidatingAdmissionWebhook":   "judges by what users write",
+	"MutatingAdmissionPolicy":      "does what users write: they can exempt the controller",
+	"MutatingAdmissionWebhook":     "does what users write: they can exempt the controller",
 
 	"CertificateApproval": "other objects", "CertificateSigning": "other objects",
 	"CertificateSubjectRestriction": "other objects", "ClusterTrustBundleAttest": "other objects",
@@ -54,7 +54,10 @@ var untried = map[string]string{
 	"OwnerReferencesPermissionEnforcement": "judges owners, which the controller has permissions for",
 }
 
-const isOff = "is off: "
+const (
+	isOff      = "is off: "
+	trialClass = "guard-trial" // of priority, and of runtime, while a pod is created
+)
 
 // trial is an update of a pod that an admission plug-in might have something to say about.
 type trial struct {
@@ -97,6 +100,14 @@ var trials = []trial{
 	}},
 	{plugin: "PodTolerationRestriction", pod: requesting("cpu"),
 		adds: []corev1.Toleration{tolerate(corev1.TaintNodeMemoryPressure)}},
+	{plugin: "PodTolerationRestriction", pod: func(pod *corev1.Pod) { // It removes one of two equal ones.
+		requesting("cpu")(pod)
+		pod.Spec.Tolerations = []corev1.Toleration{tolerate("twice"), tolerate("twice")}
+	}, adds: []corev1.Toleration{tolerate(corev1.TaintNodeMemoryPressure)}},
+	{plugin: "PodTolerationRestriction", pod: func(pod *corev1.Pod) { // It removes one that another one includes.
+		requesting("cpu")(pod)
+		pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}, tolerate("any")}
+	}, refuses: "existing toleration can not be modified"},
 	{plugin: "ExtendedResourceToleration", pod: requesting("example.com/gpu"),
 		adds: []corev1.Toleration{tolerate("example.com/gpu")}},
 	{plugin: "AlwaysPullImages", pod: func(pod *corev1.Pod) {
@@ -120,9 +131,9 @@ var trials = []trial{
 	{plugin: "PodSecurity", pod: func(pod *corev1.Pod) { pod.Spec.HostNetwork = true }, later: func(s *scene) error {
 		return s.patchNamespace(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`)
 	}},
-	{plugin: "Priority", pod: func(pod *corev1.Pod) { pod.Spec.PriorityClassName = "guard-trial" },
+	{plugin: "Priority", pod: func(pod *corev1.Pod) { pod.Spec.PriorityClassName = trialClass },
 		later: func(s *scene) error {
-			return s.Kube.SchedulingV1().PriorityClasses().Delete(s.Ctx(), "guard-trial", metav1.DeleteOptions{})
+			return s.Kube.SchedulingV1().PriorityClasses().Delete(s.Ctx(), trialClass, metav1.DeleteOptions{})
 		}},
 	{plugin: "ResourceQuota", later: func(s *scene) error {
 		quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "none"},
@@ -130,9 +141,9 @@ var trials = []trial{
 		_, err := s.Kube.CoreV1().ResourceQuotas(s.Namespace).Create(s.Ctx(), quota, metav1.CreateOptions{})
 		return err
 	}},
-	{plugin: "RuntimeClass", pod: func(pod *corev1.Pod) { pod.Spec.RuntimeClassName = new("guard-trial") },
+	{plugin: "RuntimeClass", pod: func(pod *corev1.Pod) { pod.Spec.RuntimeClassName = new(trialClass) },
 		later: func(s *scene) error {
-			return s.Kube.NodeV1().RuntimeClasses().Delete(s.Ctx(), "guard-trial", metav1.DeleteOptions{})
+			return s.Kube.NodeV1().RuntimeClasses().Delete(s.Ctx(), trialClass, metav1.DeleteOptions{})
 		}},
 	{plugin: "ServiceAccount", later: func(s *scene) error {
 		_, err := s.Kube.CoreV1().ServiceAccounts(s.Namespace).Patch(s.Ctx(), "default", types.MergePatchType,
@@ -159,46 +170,20 @@ func TestGuardAndAdmissionPlugins(t *testing.T) {
 	options := publisher()
 	options.Args = append(options.Args, "--apiserver-flag=--disable-admission-plugins="+defaultSeconds)
 	cluster := framework.NewCluster(t, options)
-	all := framework.AdmissionPlugins(t)
-	on := slices.DeleteFunc(slices.Clone(all), func(name string) bool { return strings.HasPrefix(untried[name], isOff) })
-	for _, name := range all {
+	var on []string
+	for _, name := range framework.AdmissionPlugins(t) {
 		isTried := slices.ContainsFunc(trials, func(trial trial) bool { return trial.plugin == name })
 		if isTried == (untried[name] != "") {
 			t.Errorf("admission plug-in %s: it is to be tried, or there is to be a reason not to", name)
+		}
+		if !strings.HasPrefix(untried[name], isOff) {
+			on = append(on, name)
 		}
 	}
 
 	s := newScene(t, cluster, "plugins")
 	node := s.AddNodes("a")[0]
-	_, err := s.Kube.SchedulingV1().PriorityClasses().Create(s.Ctx(), &schedulingv1.PriorityClass{
-		ObjectMeta: metav1.ObjectMeta{Name: "guard-trial"}, Value: 7}, metav1.CreateOptions{})
-	s.Must(err)
-	_, err = s.Kube.NodeV1().RuntimeClasses().Create(s.Ctx(), &nodev1.RuntimeClass{
-		ObjectMeta: metav1.ObjectMeta{Name: "guard-trial"}, Handler: "any"}, metav1.CreateOptions{})
-	s.Must(err)
-	pods := make([]*corev1.Pod, len(trials))
-	for i, trial := range trials {
-		if trial.pod == nil {
-			trial.pod = func(*corev1.Pod) {}
-		}
-		pods[i] = s.CreatePod(fmt.Sprintf("trial-%d", i), node, map[string]string{"app": "any"}, trial.pod,
-			func(pod *corev1.Pod) {
-				if trial.plugin != defaultSeconds {
-					pod.Spec.Tolerations = append(pod.Spec.Tolerations, defaults...)
-				}
-			})
-	}
-	s.run("server", node, "10.1.0.1")
-	s.CreatePod("tolerant", node, nil, func(pod *corev1.Pod) {
-		pod.Spec.Tolerations = []corev1.Toleration{{Key: "has", Operator: corev1.TolerationOpExists,
-			Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(9))}}
-	})
-	for _, trial := range trials {
-		if trial.later != nil {
-			s.Must(trial.later(s))
-		}
-	}
-
+	pods := s.makeTrials(node)
 	second := &scene{&framework.Scene{Cluster: cluster.NewSecondAPIServer(t, "--disable-admission-plugins",
 		"--enable-admission-plugins="+strings.Join(on, ",")), T: t, Namespace: s.Namespace}}
 	second.NewController(t)
@@ -224,27 +209,61 @@ func TestGuardAndAdmissionPlugins(t *testing.T) {
 	})
 }
 
+// makeTrials makes the pods of the trials, and two more: "server" and "tolerant".
+func (s *scene) makeTrials(node string) (pods []*corev1.Pod) {
+	s.T.Helper()
+	class := metav1.ObjectMeta{Name: trialClass}
+	_, err1 := s.Kube.SchedulingV1().PriorityClasses().Create(s.Ctx(),
+		&schedulingv1.PriorityClass{ObjectMeta: class, Value: 7}, metav1.CreateOptions{})
+	_, err2 := s.Kube.NodeV1().RuntimeClasses().Create(s.Ctx(),
+		&nodev1.RuntimeClass{ObjectMeta: class, Handler: "any"}, metav1.CreateOptions{})
+	s.Must(errors.Join(err1, err2))
+	for i, trial := range trials {
+		pods = append(pods, s.CreatePod(fmt.Sprintf("trial-%d", i), node, nil, func(pod *corev1.Pod) {
+			if trial.pod != nil {
+				trial.pod(pod)
+			}
+			if trial.plugin != defaultSeconds {
+				pod.Spec.Tolerations = append(pod.Spec.Tolerations, defaults...)
+			}
+		}))
+	}
+	s.run("server", node, "10.1.0.1")
+	s.CreatePod("tolerant", node, nil, func(pod *corev1.Pod) {
+		pod.Spec.Tolerations = []corev1.Toleration{{Key: "has", Operator: corev1.TolerationOpExists,
+			Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(9))}}
+	})
+	for _, trial := range trials {
+		if trial.later != nil {
+			s.Must(trial.later(s))
+		}
+	}
+	return pods
+}
+
 // try gives a pod its node label, in the name of the controller.
 func (s *scene) try(controller kubernetes.Interface, trial trial, pod *corev1.Pod) {
 	s.T.Helper()
 	label := []byte(`{"metadata":{"labels":{"` + nodeLabel + `":"` + pod.Spec.NodeName + `"}}}`)
-	patch := func(client kubernetes.Interface, options metav1.PatchOptions) (*corev1.Pod, error) {
-		return client.CoreV1().Pods(s.Namespace).Patch(s.Ctx(), pod.Name, types.MergePatchType, label, options)
+	patch := func(client kubernetes.Interface) (*corev1.Pod, error) {
+		return client.CoreV1().Pods(s.Namespace).Patch(s.Ctx(), pod.Name, types.MergePatchType, label,
+			metav1.PatchOptions{})
 	}
 	if trial.refuses != "" {
 		for _, client := range []kubernetes.Interface{s.Kube, controller} {
-			if _, err := patch(client, metav1.PatchOptions{}); err == nil || !strings.Contains(err.Error(), trial.refuses) {
-				s.T.Errorf("the answer is not of the plug-in: %v", err)
+			if _, err := patch(client); err == nil || !strings.Contains(err.Error(), trial.refuses) {
+				s.T.Errorf("the answer is not that %s: %v", trial.refuses, err)
 			}
 		}
 		return
 	}
-	want := pod.Spec.DeepCopy()
-	want.Tolerations = append(want.Tolerations, trial.adds...)
-	got, err := patch(controller, metav1.PatchOptions{})
+	got, err := patch(controller)
 	if err != nil {
 		s.T.Fatal(err)
 	}
+	want := pod.Spec.DeepCopy()
+	want.Tolerations = slices.CompactFunc(append(want.Tolerations, trial.adds...),
+		func(a, b corev1.Toleration) bool { return equality.Semantic.DeepEqual(a, b) })
 	if got.Labels[nodeLabel] != pod.Spec.NodeName || !equality.Semantic.DeepEqual(got.Spec, *want) {
 		s.T.Errorf("the pod has the labels %v, and the spec\n%+v\nwant\n%+v", got.Labels, got.Spec, *want)
 	}
@@ -253,7 +272,8 @@ func (s *scene) try(controller kubernetes.Interface, trial trial, pod *corev1.Po
 // tryTolerations does with the tolerations of pod "tolerant" what policies of users may do at each update of a pod.
 func (s *scene) tryTolerations(controller kubernetes.Interface, node string) {
 	s.T.Helper()
-	const has, more = `{"key":"has","operator":"Exists","effect":"NoExecute","tolerationSeconds":9}`, `{"operator":"Exists"}`
+	const has = `{"key":"has","operator":"Exists","effect":"NoExecute","tolerationSeconds":9}`
+	const more = `{"operator":"Exists"}`
 	for _, list := range []string{has + "," + more, more + "," + has, has + "," + has} {
 		patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}},"spec":{"tolerations":[%s]}}`, nodeLabel, node, list)
 		_, err := controller.CoreV1().Pods(s.Namespace).Patch(s.Ctx(), "tolerant", types.MergePatchType, []byte(patch),

@@ -74,7 +74,7 @@ func TestStolenToken(t *testing.T) {
 	thief, err := kubernetes.NewForConfig(token)
 	s.Must(err)
 	attacks := slices.Concat(s.attacksOnPods(), s.attacksOnServices(), s.attacksOnSlices())
-	if len(attacks) < 50 {
+	if len(attacks) < 80 {
 		t.Errorf("there are only %d attacks", len(attacks))
 	}
 	for _, attack := range attacks {
@@ -113,25 +113,27 @@ func (s *scene) attacksOnPods() (attacks []attack) {
 	}
 	label := func(value string) string { return fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, nodeLabel, value) }
 	// spec returns the patch of a spec, with tolerations in addition to those that the pod has.
-	spec := func(seconds int, more, fields string) string {
-		return fmt.Sprintf(`{"spec":{"tolerations":[%[2]s{"key":%[3]q,"operator":"Exists","effect":"NoExecute",
-			"tolerationSeconds":%[1]d},{"key":%[4]q,"operator":"Exists","effect":"NoExecute","tolerationSeconds":300}]%[5]s}}`,
-			seconds, more, corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, fields)
+	spec := func(seconds, more, fields string) string {
+		return fmt.Sprintf(`{"spec":{"tolerations":[%s
+			{"key":%q,"operator":"Exists","effect":"NoExecute","tolerationSeconds":%s},
+			{"key":%q,"operator":"Exists","effect":"NoExecute","tolerationSeconds":300}]%s}}`,
+			more, corev1.TaintNodeNotReady, seconds, corev1.TaintNodeUnreachable, fields)
 	}
 	const image = `"containers":[{"name":"app","image":"evil"}]`
-	const any = `{"key":"any","operator":"Exists"},`
+	const anyTaint = `{"key":"any","operator":"Exists"},`
 	patch("run another image", "victim", `{"spec":{`+image+`}}`)
 	patch("run another image, and set the right label", "unlabelled",
 		`{"spec":{`+image+`},`+strings.TrimPrefix(label(nodes[0]), "{"))
-	patch("run another image, and tolerate a taint", "victim", spec(300, any, ","+image))
+	patch("run another image, and tolerate a taint", "victim", spec("300", anyTaint, ","+image))
 	patch("prepare with another image", "victim", `{"spec":{"initContainers":[{"name":"init","image":"evil"}]}}`)
-	patch("end a pod, and tolerate a taint", "victim", spec(300, any, `,"activeDeadlineSeconds":1`))
-	patch("have a pod evicted sooner", "victim", spec(0, "", ""))
+	patch("end a pod, and tolerate a taint", "victim", spec("300", anyTaint, `,"activeDeadlineSeconds":1`))
+	patch("have a pod evicted later", "victim", spec("null", "", ""))
+	patch("have a pod evicted sooner", "victim", spec("0", "", ""))
 	patch("have a pod evicted sooner for any taint", "victim",
-		spec(300, `{"operator":"Exists","effect":"NoExecute","tolerationSeconds":0},`, ""))
-	patch("have a pod evicted sooner for the same taint", "victim", spec(300, fmt.Sprintf(
+		spec("300", `{"operator":"Exists","effect":"NoExecute","tolerationSeconds":0},`, ""))
+	patch("have a pod evicted sooner for the same taint", "victim", spec("300", fmt.Sprintf(
 		`{"key":%q,"operator":"Exists","effect":"NoExecute","tolerationSeconds":0},`, corev1.TaintNodeNotReady), ""))
-	patch("tolerate more than can be compared", "victim", spec(300, strings.Repeat(any, 99), ""))
+	patch("tolerate more than can be compared", "victim", spec("300", strings.Repeat(anyTaint, 99), ""))
 	patch("end a pod", "victim", `{"spec":{"activeDeadlineSeconds":1}}`)
 	patch("join another Service", "victim", `{"metadata":{"labels":{"app":"other"}}}`)
 	patch("leave a Service", "victim", `{"metadata":{"labels":{"app":null}}}`)
