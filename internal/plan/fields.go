@@ -265,6 +265,7 @@ func immutable(want, have *Content) string {
 	case have.Spec.Type == corev1.ServiceTypeExternalName: // It has neither addresses nor families.
 	case !clusterIPField.matches(want, have):
 		return clusterIPField.name
+	case have.Spec.ClusterIP == corev1.ClusterIPNone: // It has no address to allocate.
 	case len(families) > 0 && len(have.Spec.IPFamilies) > 0 && families[0] != have.Spec.IPFamilies[0]:
 		return ipFamiliesField.name
 	case isBalanced && !loadBalancerClassField.matches(want, have):

@@ -180,7 +180,7 @@ func (s *APIServer) validateService(before, service *corev1.Service) error {
 	if before != nil {
 		const because = "may not change once set"
 		refuse(before.Spec.ClusterIP != spec.ClusterIP, "clusterIPs", spec.ClusterIP, because)
-		refuse(before.Spec.IPFamilies[0] != spec.IPFamilies[0], "ipFamilies", spec.IPFamilies, because)
+		refuse(!isHeadless && before.Spec.IPFamilies[0] != spec.IPFamilies[0], "ipFamilies", spec.IPFamilies, because)
 	}
 	if len(problems) > 0 {
 		return s.tables["services"].invalid(service.Name, problems...)

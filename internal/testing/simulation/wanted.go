@@ -137,7 +137,7 @@ func (s *snapshot) misfits() (out []*corev1.Service) {
 			}
 			isHeadless := s.serviceOf(want.ls, key.Name, want.node).Spec.ClusterIP == corev1.ClusterIPNone
 			if isHeadless != (service.Spec.ClusterIP == corev1.ClusterIPNone) ||
-				len(families) > 0 && families[0] != service.Spec.IPFamilies[0] {
+				!isHeadless && len(families) > 0 && families[0] != service.Spec.IPFamilies[0] {
 				out = append(out, service)
 			}
 		}

@@ -341,7 +341,7 @@ func schema_pkg_apis_localservice_v1alpha1_LocalServiceSpec(ref common.Reference
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "ipFamilies of every node's Service, in order of preference. The first one cannot be changed.",
+							Description: "ipFamilies of every node's Service, in order of preference. The first one cannot be changed, unless the Services are headless.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

@@ -67,7 +67,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="!(has(self.mode) && self.mode == 'Hostnames') || !has(self.internalTrafficPolicy) || self.internalTrafficPolicy == 'Cluster'",message="internalTrafficPolicy has no effect with mode: Hostnames, whose Service is headless; remove it, or use mode: Services"
 // +kubebuilder:validation:XValidation:rule="!(has(self.mode) && self.mode == 'Hostnames') || !has(self.serviceMetadata) || ((!has(self.serviceMetadata.labels) || self.serviceMetadata.labels.all(k, !self.serviceMetadata.labels[k].contains('$('))) && (!has(self.serviceMetadata.annotations) || self.serviceMetadata.annotations.all(k, !self.serviceMetadata.annotations[k].contains('$('))))",message="variables in serviceMetadata have no meaning with mode: Hostnames, whose Service is one for all nodes; remove them, or use mode: Services"
 // +kubebuilder:validation:XValidation:rule="(has(self.mode) && self.mode == 'Hostnames') || (has(self.clusterIP) && self.clusterIP == 'None') == (has(oldSelf.clusterIP) && oldSelf.clusterIP == 'None')",message="clusterIP cannot be changed, as on a Service: create a second LocalService, move the clients, and delete this one; or recreate this one with kubectl replace --force, which interrupts its clients"
-// +kubebuilder:validation:XValidation:rule="!has(self.ipFamilies) || size(self.ipFamilies) == 0 || !has(oldSelf.ipFamilies) || size(oldSelf.ipFamilies) == 0 || self.ipFamilies[0] == oldSelf.ipFamilies[0]",message="the first of ipFamilies cannot be changed, as on a Service: create a second LocalService, move the clients, and delete this one; or recreate this one with kubectl replace --force, which interrupts its clients"
+// +kubebuilder:validation:XValidation:rule="(has(self.mode) && self.mode == 'Hostnames') || (has(self.clusterIP) && self.clusterIP == 'None') || !has(self.ipFamilies) || size(self.ipFamilies) == 0 || !has(oldSelf.ipFamilies) || size(oldSelf.ipFamilies) == 0 || self.ipFamilies[0] == oldSelf.ipFamilies[0]",message="the first of ipFamilies cannot be changed, as on a Service with a cluster IP: create a second LocalService, move the clients, and delete this one; or recreate this one with kubectl replace --force, which interrupts its clients"
 // +kubebuilder:validation:XValidation:rule="!has(self.type) || self.type != 'LoadBalancer' || !has(oldSelf.type) || oldSelf.type != 'LoadBalancer' || (has(self.loadBalancerClass) == has(oldSelf.loadBalancerClass) && (!has(self.loadBalancerClass) || self.loadBalancerClass == oldSelf.loadBalancerClass))",message="loadBalancerClass cannot be changed while type is LoadBalancer, as on a Service: create a second LocalService, move the clients, and delete this one; or recreate this one with kubectl replace --force, which interrupts its clients"
 type LocalServiceSpec struct {
 	// mode is how the names are published. Services (default): a Service for each node, http://<name>-<node>.
@@ -150,7 +150,8 @@ type LocalServiceSpec struct {
 	// +kubebuilder:validation:Enum=Cluster;Local
 	ExternalTrafficPolicy corev1.ServiceExternalTrafficPolicy `json:"externalTrafficPolicy,omitempty"`
 
-	// ipFamilies of every node's Service, in order of preference. The first one cannot be changed.
+	// ipFamilies of every node's Service, in order of preference. The first one cannot be changed, unless the Services
+	// are headless.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=2

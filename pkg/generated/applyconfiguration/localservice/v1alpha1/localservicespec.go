@@ -62,7 +62,8 @@ type LocalServiceSpecApplyConfiguration struct {
 	// externalTrafficPolicy is for type NodePort and LoadBalancer: Local keeps the client's address and answers only
 	// on nodes that have a ready pod (that is, on the Service's own node); Cluster (default) answers on all nodes.
 	ExternalTrafficPolicy *v1.ServiceExternalTrafficPolicy `json:"externalTrafficPolicy,omitempty"`
-	// ipFamilies of every node's Service, in order of preference. The first one cannot be changed.
+	// ipFamilies of every node's Service, in order of preference. The first one cannot be changed, unless the Services
+	// are headless.
 	IPFamilies []v1.IPFamily `json:"ipFamilies,omitempty"`
 	// ipFamilyPolicy is SingleStack (default), PreferDualStack or RequireDualStack.
 	IPFamilyPolicy *v1.IPFamilyPolicy `json:"ipFamilyPolicy,omitempty"`
