@@ -166,13 +166,13 @@ func (n *Names) Change(name string) (change CopyChange) {
 	return change
 }
 
-// DeletesAfter returns how long the deletion of an EndpointSlice has to wait, because all copies must be in place
-// first; 0 if it need not wait.
+// DeletesAfter returns how long the deletion of an EndpointSlice has to wait, because Kubernetes has not published the
+// pods again; 0 if it need not wait. It does not wait for other copies: their creation may wait for room in a quota.
 func (n *Names) DeletesAfter(now time.Time) time.Duration {
 	if left := time.Unix(n.Source.created, 0).Add(sourceSettles).Sub(now); left > 0 {
 		return min(left, sourceSettles)
 	}
-	if copies := n.Copies(); copies.Sources == 0 || copies.Count(Delete) < len(copies.Changes) {
+	if n.Copies().Sources == 0 {
 		return CopyStays
 	}
 	return 0

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"hash/maphash"
 	"maps"
@@ -70,14 +69,24 @@ func (t Templates) nodes(selected []string) []string {
 }
 
 // CheckMode returns an error if a LocalService controls a Service of the other mode: its mode was changed, which an
-// older CustomResourceDefinition allows.
+// older CustomResourceDefinition allows. That Service has the name and the mark of the other mode: somebody may have
+// written the LocalService as the controller of any Service.
 func CheckMode(ls *v1alpha1.LocalService, owned map[string]*Service) error {
 	source, published := ServiceName(ls.Name, Source, ""), ServiceName(ls.Name, Published, "")
-	for name := range owned {
-		if (name == source || name == published) != (ls.Spec.Mode == v1alpha1.ModeHostnames) {
-			return errors.New("mode cannot be changed: create a second LocalService with the other mode, move the " +
-				"clients, and delete this one. Nothing is written until the mode of this one is changed back, or " +
-				"its Services of the other mode are deleted")
+	for _, name := range slices.Sorted(maps.Keys(owned)) {
+		service, isHostnames := owned[name], name == source || name == published
+		if isHostnames == (ls.Spec.Mode == v1alpha1.ModeHostnames) {
+			continue
+		}
+		isMarked := name == ServiceName(ls.Name, ForNode, service.Node.Value())
+		if isHostnames {
+			mark := Purpose(service.Content().Labels[v1alpha1.HostnamesLabelKey])
+			isMarked = mark != ForNode && name == ServiceName(ls.Name, mark, "")
+		}
+		if isMarked {
+			return fmt.Errorf("mode cannot be changed: create a second LocalService with the other mode, move the "+
+				"clients, and delete this one. Nothing is written until the mode of this one is changed back, or "+
+				"its Services of the other mode are deleted, such as %s", name)
 		}
 	}
 	return nil

@@ -59,20 +59,25 @@ func TestCheckMode(t *testing.T) {
 	services, names := localService(), localService(hostnamesMode)
 	forNodes, forNames := existing(t, services, []string{"a", "b"}), existing(t, names, nil)
 	uncontrolled := existing(t, names, nil, func(s *corev1.Service) { s.OwnerReferences = nil })
+	unmarked := existing(t, names, nil, func(s *corev1.Service) { delete(s.Labels, v1alpha1.HostnamesLabelKey) })
+	nameless := existing(t, services, []string{"a"}, func(s *corev1.Service) { s.Annotations = nil })
 	for name, c := range map[string]struct {
 		ls        *v1alpha1.LocalService
 		there     []*corev1.Service
 		isRefused bool
 	}{
-		"nothing there":                  {services, nil, false},
-		"Services":                       {services, forNodes, false},
-		"names":                          {names, forNames, false},
-		"from Services to names":         {names, forNodes, true},
-		"the Service with the names":     {services, forNames[1:], true},
-		"the Service that selects":       {services, forNames[:1], true},
-		"both, and Services":             {services, slices.Concat(forNodes, forNames), true},
-		"orphans of names":               {services, uncontrolled, false},
-		"names, and somebody's Services": {names, []*corev1.Service{foreign("demo-a")}, false},
+		"nothing there":              {services, nil, false},
+		"Services":                   {services, forNodes, false},
+		"names":                      {names, forNames, false},
+		"from Services to names":     {names, forNodes, true},
+		"the Service with the names": {services, forNames[1:], true},
+		"the Service that selects":   {services, forNames[:1], true},
+		"both, and Services":         {services, slices.Concat(forNodes, forNames), true},
+		"orphans of names":           {services, uncontrolled, false},
+		"the name of the Service with the names, not marked": {services, unmarked[1:], false},
+		"the name of the Service that selects, not marked":   {services, unmarked[:1], false},
+		"the name of a node, not marked":                     {names, nameless, false},
+		"names, and somebody's Services":                     {names, []*corev1.Service{foreign("demo-a")}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := CheckMode(c.ls, newCluster(c.there...).input(template(t, c.ls)).Owned)

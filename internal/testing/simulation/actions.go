@@ -188,9 +188,9 @@ func forgeService(w *world, s Step) error {
 	case "claims": // claims a LocalService of this name as its owner, with a false UID
 		ref.UID = types.UID("forged")
 		service.OwnerReferences = []metav1.OwnerReference{ref}
-	case "claims-other": // claims the LocalService of this name in the other namespace
+	case "claims-ours", "claims-other": // claims the LocalService of this name here, or in the other namespace
 		for _, ls := range List[*v1alpha1.LocalService](w.server) {
-			if ls.Namespace != service.Namespace && ls.Name == owner {
+			if (ls.Namespace == service.Namespace) == (s.How == "claims-ours") && ls.Name == owner {
 				ref.UID = ls.UID
 				service.OwnerReferences = []metav1.OwnerReference{ref}
 			}

@@ -58,7 +58,7 @@ func (g *guard) updateDemands(w Write) {
 	for key := range now {
 		g.demandOf(key)
 	}
-	for _, service := range s.misfits() {
+	for _, service := range s.misfits(true) {
 		g.failed[service.Namespace] = time.Now()
 	}
 	for key, d := range g.names {

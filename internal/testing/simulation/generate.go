@@ -192,7 +192,7 @@ var often = []kind{
 	do("return-node", node, "", "300ms", "1s"), relabel, relabel, switches, switches,
 	do("spoil", local, slices.Sorted(maps.Keys(invalidSpecs))...), do("edit-status", local),
 	do("delete", local, "", "", "Orphan", "Foreground"), {"recreate", recreate},
-	do("forge", service, "plain", "lookalike", "orphan", "claims", "claims-other"),
+	do("forge", service, "plain", "lookalike", "orphan", "claims", "claims-ours", "claims-other"),
 	do("drop-service", service), do("drop-service", service),
 	spoil, spoil, spoil, spoil,
 	do("edit-slice", local, "labels", "owner", "endpoints", "", ""),

@@ -93,7 +93,7 @@ func (s *snapshot) isInvalid(ls *v1alpha1.LocalService) bool {
 		return true
 	}
 	for _, service := range s.services {
-		if s.owner(service) == ls && modeOfService(ls.Name, service.Name) != modeOf(ls) {
+		if s.owner(service) == ls && isOfOtherMode(ls, service) {
 			return true
 		}
 	}

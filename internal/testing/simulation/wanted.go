@@ -127,12 +127,14 @@ func (s *snapshot) rivals(ls *v1alpha1.LocalService) (n int) {
 }
 
 // misfits returns the Services that cannot become what their LocalService wants, because Kubernetes does not let it
-// change: they stay as they are until somebody deletes them.
-func (s *snapshot) misfits() (out []*corev1.Service) {
+// change: they stay as they are until somebody deletes them. With those of others, it also returns Services that a late
+// cache may still have as ours.
+func (s *snapshot) misfits(withOthers bool) (out []*corev1.Service) {
 	for key, wants := range s.wanted {
 		for _, want := range wants {
 			service, families := s.services[key], want.ls.Spec.IPFamilies
-			if service == nil || !metav1.IsControlledBy(service, want.ls) && !isOrphan(want.ls, service, want.node) {
+			if service == nil || !withOthers && !metav1.IsControlledBy(service, want.ls) &&
+				!isOrphan(want.ls, service, want.node) {
 				continue
 			}
 			isHeadless := s.serviceOf(want.ls, key.Name, want.node).Spec.ClusterIP == corev1.ClusterIPNone
@@ -238,12 +240,16 @@ func modeOf(ls *v1alpha1.LocalService) v1alpha1.Mode {
 	return cmp.Or(ls.Spec.Mode, v1alpha1.ModeServices)
 }
 
-// modeOfService returns the mode in which a LocalService has a Service of this name.
-func modeOfService(owner, service string) v1alpha1.Mode {
-	if service == owner || service == sourceName(owner) {
-		return v1alpha1.ModeHostnames
+// isOfOtherMode reports whether a Service has the name and the mark of those of a LocalService in the other mode.
+func isOfOtherMode(ls *v1alpha1.LocalService, service *corev1.Service) bool {
+	mark := service.Labels[v1alpha1.HostnamesLabelKey]
+	isPublished := service.Name == ls.Name && mark == v1alpha1.HostnamesPublished
+	isSource := service.Name == sourceName(ls.Name) && mark == v1alpha1.HostnamesSource
+	if modeOf(ls) == v1alpha1.ModeServices {
+		return isPublished || isSource
 	}
-	return v1alpha1.ModeServices
+	return service.Name != ls.Name && service.Name != sourceName(ls.Name) &&
+		service.Name == naming.ServiceName(ls.Name, service.Annotations[v1alpha1.NodeAnnotationKey])
 }
 
 // answering returns the pods that answer by the name of a node.
