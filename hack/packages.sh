@@ -7,8 +7,8 @@ set -euo pipefail
 # Each command, and the package that contains it.
 needed=(make:make curl:curl nft:nftables crun:crun nsenter:util-linux)
 [[ ${1:-} == --demo ]] || needed+=(gcc:gcc git:git shellcheck:shellcheck chromium:chromium openssl:openssl
-    busybox:busybox-static)
-[[ ${1:-} != --conformance ]] || needed+=(dig:bind9-dnsutils nc.openbsd:netcat-openbsd)
+    busybox:busybox-static dig:bind9-dnsutils)
+[[ ${1:-} != --conformance ]] || needed+=(nc.openbsd:netcat-openbsd)
 [[ ${1:-} != --arm64 ]] || needed+=(qemu-aarch64-static:qemu-user-static)
 
 PATH=$PATH:/usr/sbin:/sbin

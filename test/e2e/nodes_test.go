@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/localservice-dev/local-service-controller/pkg/naming"
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
@@ -45,6 +46,7 @@ func TestNodeComesAndGoes(t *testing.T) {
 	s.wantAnswers(all, all, ways...)
 
 	// Once it is powered off and removed, its Services are gone, and the others are not affected.
+	before := s.GetService(naming.ServiceName(virtual.Name, addedNode)).Spec.ClusterIP
 	_, _, err := s.Playground(s.Ctx(), nil, "node", "stop", addedNode)
 	s.Must(err)
 	s.MustKubectl("delete", "node", addedNode)
@@ -54,6 +56,10 @@ func TestNodeComesAndGoes(t *testing.T) {
 
 	s.startNode()
 	s.wantServices(ls, all...)
+	s.wantServices(virtual, all...)
+	if after := s.GetService(naming.ServiceName(virtual.Name, addedNode)).Spec.ClusterIP; after == before {
+		t.Errorf("the node that is registered again has the cluster IP %s, as before", after)
+	}
 	s.wantAnswers(all, all, ways...)
 	stop()
 }

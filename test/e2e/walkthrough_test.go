@@ -148,7 +148,7 @@ func (r *reader) lines(output string) []string {
 }
 
 // onlyLooks are commands that show what the reader waits for.
-var onlyLooks = regexp.MustCompile(`^kubectl (get|localservice nodes) `)
+var onlyLooks = regexp.MustCompile(`^kubectl (get|localservice nodes|exec .* -- cat) `)
 
 // follow types a command. If it only shows something, follow repeats it until it shows the expected output, as a reader
 // would: readers are slower than this test.
@@ -211,6 +211,16 @@ func (r *reader) start(command string, want []string) error {
 	return err
 }
 
+// load brings an image to the nodes, which on a reader's cluster pull it.
+func (r *reader) load(image string) {
+	r.t.Helper()
+	load := exec.CommandContext(r.t.Context(), framework.PlaygroundProgram.MustPath(r.t), "load", image)
+	load.Env = r.env
+	if output, err := load.CombinedOutput(); err != nil {
+		r.t.Fatalf("loading %s: %v\n%s", image, err, output)
+	}
+}
+
 // skipped has the commands that the reader must type, but that ran before this test.
 var skipped = regexp.MustCompile(`^make\b`)
 
@@ -250,6 +260,8 @@ func TestWalkThrough(t *testing.T) {
 	t.Run("walk-through and recipes", func(t *testing.T) {
 		r := newReader(t)
 		r.read("docs/quickstart.md", walkThrough, 10)
+		r.load(localImage(t, busyboxImage))
+		r.load(localImage(t, dnsImage))
 		r.read("docs/recipes.md", walkThrough, 10)
 	})
 	t.Run("quick start", quickStart)
