@@ -7,10 +7,14 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
@@ -30,13 +34,101 @@ const (
 	mostEvents = 10
 )
 
-// TestRivals: another controller sets a field back each time that the controller writes it. Our controller writes less
-// and less often, says who it is within 10 seconds, and once the other one has stopped the field is right within two
-// minutes.
-func TestRivals(t *testing.T) {
+// TestOthersWill: what somebody else wants of our objects is neither fought nor left wrong.
+func TestOthersWill(t *testing.T) {
 	t.Parallel()
 	cluster := framework.NewCluster(t, publisher())
 	cluster.NewController(t, "-v=4")
+	t.Run("rivals", func(t *testing.T) { t.Parallel(); testRivals(t, cluster) })
+	t.Run("owned but not wanted", func(t *testing.T) { t.Parallel(); testUnwanted(t, cluster) })
+	t.Run("old copies in a quota", func(t *testing.T) { t.Parallel(); testCopiesInQuota(t, cluster) })
+}
+
+// testUnwanted: Services with a LocalService as their controller that it does not want are deleted, whatever they are
+// named, and do not count as those of the other mode.
+func testUnwanted(t *testing.T, cluster *framework.Cluster) {
+	for mode, names := range map[v1alpha1.Mode][]string{
+		v1alpha1.ModeServices:  {"demo", plan.ServiceName("demo", plan.Source, ""), "demo-x", "other"},
+		v1alpha1.ModeHostnames: {"demo-x", "other"},
+	} {
+		s := newScene(t, cluster, "unwanted")
+		s.AddNodes("a")
+		ls := s.CreateReady("demo", spec(headless, "mode: "+string(mode)))
+		if mode == v1alpha1.ModeHostnames {
+			names = append(names, "demo-"+s.NodeName("a"))
+		}
+		for _, name := range names {
+			if _, err := s.ServiceClient().Get(s.Ctx(), name, metav1.GetOptions{}); err == nil {
+				continue // It is one that is wanted.
+			}
+			service := framework.NewForeignService(name, nil)
+			service.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(ls,
+				v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.Kind))}
+			s.CreateService(service)
+		}
+		for _, name := range names {
+			if name != "demo" || mode == v1alpha1.ModeServices {
+				s.WaitServiceGone(name)
+			}
+		}
+		s.WaitReady("demo")
+	}
+	s := newScene(t, cluster, "marked")
+	s.AddNodes("a")
+	ls := s.CreateReady("demo", spec(headless))
+	copied := framework.NewForeignService("demo", map[string]string{v1alpha1.HostnamesLabelKey: v1alpha1.HostnamesPublished})
+	copied.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(ls,
+		v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.Kind))}
+	s.CreateService(copied)
+	s.WaitNotReady("demo", v1alpha1.ReasonInvalidSpec, "Services of the other mode are deleted, such as demo")
+}
+
+// testCopiesInQuota: while a quota leaves no room for another EndpointSlice, the copy of one that is gone is deleted, so
+// that the name follows the pod.
+func testCopiesInQuota(t *testing.T, cluster *framework.Cluster) {
+	s := newScene(t, cluster, "full")
+	node := s.AddNodes("a")[0]
+	ls := s.CreateReady("demo", spec(headless, "mode: Hostnames"))
+	s.run("before", node, "10.1.2.3")
+	s.sliceOf("demo")
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "full"}}
+	quota.Spec.Hard = corev1.ResourceList{"count/endpointslices.discovery.k8s.io": resource.MustParse("2")}
+	_, err := s.Kube.CoreV1().ResourceQuotas(s.Namespace).Create(s.Ctx(), quota, metav1.CreateOptions{})
+	s.Must(err)
+	s.Eventually("the quota is counted", func(ctx context.Context) error {
+		counted, err := s.Kube.CoreV1().ResourceQuotas(s.Namespace).Get(ctx, "full", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		used := counted.Status.Used["count/endpointslices.discovery.k8s.io"]
+		return framework.Equal("used", used.String(), "2")
+	})
+	source := plan.ServiceName("demo", plan.Source, "")
+	uid := s.GetService(source).UID
+	s.Must(s.PodClient().Delete(s.Ctx(), "before", *metav1.NewDeleteOptions(0)))
+	s.Must(s.ServiceClient().Delete(s.Ctx(), source, metav1.DeleteOptions{}))
+	s.run("after", node, "10.1.2.4")
+	s.WaitService(source, uid)
+	s.Eventually("the name leads to the new pod only", func(ctx context.Context) error {
+		list, err := s.Kube.DiscoveryV1().EndpointSlices(s.Namespace).List(ctx,
+			metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + ls.Name})
+		if err != nil {
+			return err
+		}
+		var addresses []string
+		for _, slice := range list.Items {
+			for _, e := range slice.Endpoints {
+				addresses = append(addresses, e.Addresses...)
+			}
+		}
+		return framework.Equal("addresses", addresses, []string{"10.1.2.4"})
+	})
+}
+
+// testRivals: another controller sets a field back each time that the controller writes it. Our controller writes less
+// and less often, says who it is within 10 seconds, and once the other one has stopped the field is right within two
+// minutes.
+func testRivals(t *testing.T, cluster *framework.Cluster) {
 	for name, r := range map[string]rival{
 		"label":      {"services", `{"metadata": {"labels": {"team": "theirs"}}}`, "labels"},
 		"annotation": {"services", `{"metadata": {"annotations": {"note": "theirs"}}}`, "annotations"},
