@@ -82,17 +82,35 @@ func (c *hostnamesController) nodeChanged(*cache.Node, *cache.Node) {
 	c.loop.AddAfter(reconcile.AllIn(metav1.NamespaceAll), reconcile.BatchPeriod)
 }
 
-// addAll enqueues the EndpointSlices of a namespace, or of all namespaces.
+// addAll enqueues the EndpointSlices of a namespace that need a change; for all namespaces, it enqueues each of them.
+// It computes the names of a LocalService once: a sync of each of a thousand EndpointSlices would walk all nodes.
 func (c *hostnamesController) addAll(namespace string) {
-	for key := range c.Caches.HostnameSlices.Keys() {
-		if namespace == metav1.NamespaceAll || namespace == key.Namespace {
-			c.add(key.Namespace, key.Name, 0)
+	for ls := range c.Caches.LocalServices.All() {
+		switch {
+		case !isPublished(ls):
+		case namespace == metav1.NamespaceAll:
+			c.loop.Add(reconcile.AllIn(ls.Namespace))
+		case namespace == ls.Namespace:
+			names := c.namesOf(ls)
+			names.Slices = c.Caches.HostnameSlicesOf(cache.KeyOf(ls))
+			copies := names.Copies()
+			for i := range copies.Changes {
+				c.add(namespace, copies.Changes[i].Name, 0)
+			}
 		}
 	}
 }
 
+func isPublished(ls *v1alpha1.LocalService) bool {
+	return ls != nil && ls.DeletionTimestamp == nil && ls.Spec.Mode == v1alpha1.ModeHostnames
+}
+
+func (c *hostnamesController) namesOf(ls *v1alpha1.LocalService) *plan.Names {
+	return c.Caches.Names(ls, c.Caches.Nodes.Selected(ls), c.Options.NodeLabelKey)
+}
+
 // sync updates the copy of an EndpointSlice, or deletes a copy whose source is gone. For a key that stands for all
-// EndpointSlices of a namespace, it enqueues each of them.
+// EndpointSlices of a namespace, it enqueues those that need a change.
 func (c *hostnamesController) sync(ctx context.Context, key types.NamespacedName) error {
 	if reconcile.IsAll(key) {
 		c.addAll(key.Namespace)
@@ -106,7 +124,7 @@ func (c *hostnamesController) sync(ctx context.Context, key types.NamespacedName
 		c.Observed.Forget(key)
 		return nil // The garbage collector deletes the copies with their Service.
 	}
-	names := c.Caches.Names(ls, c.Options.NodeLabelKey)
+	names := c.namesOf(ls)
 	// Do not list all of them: there may be a thousand, and each has a sync of its own.
 	names.Slices = c.Caches.HostnameSlicesNamed(cache.KeyOf(ls), key.Name, plan.CopyName(key.Name),
 		plan.SourceName(key.Name))
@@ -142,8 +160,7 @@ func (c *hostnamesController) sync(ctx context.Context, key types.NamespacedName
 func (c *hostnamesController) localServiceOf(key types.NamespacedName) *v1alpha1.LocalService {
 	for _, name := range []string{key.Name, plan.CopyName(key.Name)} {
 		if slice := c.Caches.HostnameSlices.Get(key.Namespace, name); slice != nil {
-			ls := c.Caches.LocalServices.Get(key.Namespace, slice.LocalService().Name)
-			if ls != nil && ls.DeletionTimestamp == nil && ls.Spec.Mode == v1alpha1.ModeHostnames {
+			if ls := c.Caches.LocalServices.Get(key.Namespace, slice.LocalService().Name); isPublished(ls) {
 				return ls
 			}
 		}

@@ -151,11 +151,12 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 // plan computes the plan of a LocalService from the caches.
 func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.Templates,
 	owned map[string]*plan.Service) plan.Plan {
-	names := c.Caches.Names(ls, c.Options.NodeLabelKey)
+	nodes := c.Caches.Nodes.Selected(ls)
+	names := c.Caches.Names(ls, nodes, c.Options.NodeLabelKey)
 	names.Slices = c.Caches.HostnameSlicesOf(cache.KeyOf(ls))
 	p := plan.Compute(plan.Input{
 		Templates:  templates,
-		Nodes:      c.Caches.Nodes.Selected(ls),
+		Nodes:      nodes,
 		Owned:      owned,
 		Lookup:     func(name string) *plan.Service { return c.Caches.Services.Get(ls.Namespace, name) },
 		NodeExists: func(node string) bool { return c.Caches.Nodes.Get("", node) != nil },

@@ -31,7 +31,7 @@ func newHostnamesFixture(t *testing.T, groupBy string) *fixture {
 	source, published := templates(ls)[0].Service(""), templates(ls)[1].Service("")
 	source.UID, published.UID = "uid-of-source", "uid-of-published"
 
-	names := plan.NamesOf(ls, v1alpha1.DefaultNodeLabelKey, func(string) bool { return true },
+	names := plan.NamesOf(ls, v1alpha1.DefaultNodeLabelKey, []string{"n1", "n2", "n3", "n4"},
 		func(node, _ string) (string, bool) { return zones[node[1]-'1'], true },
 		func(string) *plan.Service { return nil })
 	copied := sourceSlice(source, "1", on("n1", endpoint("a", "10.0.0.1", true)),
@@ -69,14 +69,14 @@ func TestHostnamesOutput(t *testing.T) {
 		"LocalService default/demo: nodes 3, answering 1/3, status HostnamesNotPermitted.\n"
 	newHostnamesFixture(t, "zone").wantOutput(t, summary, map[string]string{
 		"nodes demo": `
-NODE   NAME                   ENDPOINTS   REASON
-eu-a   eu-a.demo              2/3         exit code 1 (c: 5 restarts)
-eu-c   eu-c.demo              0/0         the name is not up to date; mode Hostnames needs the permission to write EndpointSlices
-EU.b   eu-b-5p6vttgaff.demo   0/0         no pod with app=demo here
-n5     <none>                 0/0         no value for label zone (spec.groupBy), so no name
+NODE   NAME        ENDPOINTS   REASON
+eu-a   eu-a.demo   2/3         exit code 1 (c: 5 restarts)
+eu-c   eu-c.demo   0/0         the name is not up to date; mode Hostnames needs the permission to write EndpointSlices
+EU.b   eu-b.demo   0/0         no pod with app=demo here
+n5     <none>      0/0         no value for label zone (spec.groupBy), so no name
 `,
 		"nodes demo -o name": "\nservice/demo\n",
-		"url demo EU.b":      "\nhttp://eu-b-5p6vttgaff.demo.default:8080\n",
+		"url demo EU.b":      "\nhttp://eu-b.demo.default:8080\n",
 	})
 	newHostnamesFixture(t, "").wantOutput(t, "", map[string]string{
 		"url demo n1": "\nhttp://n1.demo.default:8080\n",

@@ -204,9 +204,13 @@ func (c *Caches) Owned(ls *v1alpha1.LocalService) map[string]*plan.Service {
 	return c.Services.byName(ls.Namespace, string(ls.UID))
 }
 
-// Names returns the names of a LocalService in mode Hostnames, without its EndpointSlices.
-func (c *Caches) Names(ls *v1alpha1.LocalService, nodeLabelKey string) *plan.Names {
-	return plan.NamesOf(ls, nodeLabelKey, c.Nodes.Named(ls), c.Nodes.Labels(),
+// Names returns the names of a LocalService in mode Hostnames for the nodes that it selects, without its
+// EndpointSlices. While it selects none, all nodes have names, so that published names stay and follow the pods.
+func (c *Caches) Names(ls *v1alpha1.LocalService, selected []string, nodeLabelKey string) *plan.Names {
+	if len(selected) == 0 {
+		selected = c.Nodes.Selected(&v1alpha1.LocalService{})
+	}
+	return plan.NamesOf(ls, nodeLabelKey, selected, c.Nodes.Labels(),
 		func(name string) *plan.Service { return c.Services.Get(ls.Namespace, name) })
 }
 

@@ -54,24 +54,3 @@ func (n *Nodes) Labels() plan.NodeLabels {
 		return "", false
 	}
 }
-
-// Named returns which nodes have names in mode Hostnames: those that a LocalService selects. While it selects none,
-// these are all nodes, so that published names stay and follow the pods. Of two nodes that want one name, only one has
-// it. The answers are those of the moment of the first question.
-func (n *Nodes) Named(ls *v1alpha1.LocalService) (isNamed func(node string) bool) {
-	selectsNone, rivals := false, map[string]string(nil)
-	look := sync.OnceFunc(func() { // In mode Services, nobody asks.
-		nodes := n.Selected(ls)
-		if selectsNone = len(nodes) == 0; selectsNone {
-			for node := range n.All() {
-				nodes = append(nodes, node.GetName())
-			}
-		}
-		rivals = plan.Rivals(ls, nodes)
-	})
-	return func(name string) bool {
-		look()
-		node := n.Get("", name)
-		return node != nil && rivals[name] == "" && (selectsNone || plan.Selects(ls, name, node.Labels))
-	}
-}

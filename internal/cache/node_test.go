@@ -24,7 +24,7 @@ func testNode(t *testing.T, name string, labels map[string]string) *Node {
 // them while none is selected. Of two nodes that want one name, only one has it.
 func TestSelectedNodes(t *testing.T) {
 	c := newCaches(t)
-	ls := objects.LocalService(func(ls *v1alpha1.LocalService) {
+	ls := objects.LocalService(objects.HostnamesMode, func(ls *v1alpha1.LocalService) {
 		ls.Spec.NodeSelector = map[string]string{"zone": "a"}
 	})
 	expect := func(when string, selected, named []string) {
@@ -32,10 +32,10 @@ func TestSelectedNodes(t *testing.T) {
 		if got := slices.Sorted(slices.Values(c.Nodes.Selected(ls))); !slices.Equal(got, selected) {
 			t.Errorf("%s: selected %v, want %v", when, got, selected)
 		}
-		isNamed := c.Nodes.Named(ls)
+		names := c.Names(ls, c.Nodes.Selected(ls), "")
 		for _, name := range []string{"x-y", "x.y", "other", "gone"} {
-			if isNamed(name) != slices.Contains(named, name) {
-				t.Errorf("%s: %s has a name: %t", when, name, isNamed(name))
+			if got := names.Of(name); (got != "") != slices.Contains(named, name) {
+				t.Errorf("%s: %s has the name %q", when, name, got)
 			}
 		}
 	}

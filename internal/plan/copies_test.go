@@ -111,7 +111,7 @@ func TestCopies(t *testing.T) {
 		"by hand": {[]*apiSlice{one, copyOf(one), edited(two, managedBy("me"))}, nil, 2, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			names := unpublished(ls, objects.Named, nil)
+			names := unpublished(ls, someNodes, nil)
 			names.Source, names.Published, names.Slices = base.Source, base.Published, byName(c.slices...)
 			if c.edit != nil {
 				c.edit(names)
@@ -168,7 +168,7 @@ func TestCopy(t *testing.T) {
 	})
 	base := newNames(t)
 	source, published := base.Source, base.Published
-	names := unpublished(ls, func(name string) bool { return name == "1" }, nil)
+	names := unpublished(ls, []string{"1"}, nil)
 	names.Published = published
 	s := sourceSlice(source, "s1", "1", "2", "3")
 	before := s.DeepCopy()
@@ -197,7 +197,7 @@ func publishing(t *testing.T, ls *v1alpha1.LocalService, nodes ...string) Input 
 	ts := templates(t, ls)
 	in := newCluster(existing(t, ls, nil)...).input(ts[0], nodes...)
 	in.Templates = ts
-	in.Names = NamesOf(ls, nodeLabelKey, objects.Named, nil, func(name string) *Service { return in.Owned[name] })
+	in.Names = NamesOf(ls, nodeLabelKey, someNodes, nil, func(name string) *Service { return in.Owned[name] })
 	source := sourceSlice(in.Names.Source, "s1", nodes...)
 	in.Names.Slices = byName(source, copies(in.Names)(source))
 	return in

@@ -15,6 +15,9 @@ import (
 
 const nodeLabelKey = v1alpha1.DefaultNodeLabelKey
 
+// someNodes have names of their own.
+var someNodes = []string{"a", "b", "1", "2", "3"}
+
 var (
 	localService  = objects.LocalService
 	hostnamesMode = objects.HostnamesMode
@@ -58,12 +61,12 @@ func (c cluster) input(t *Template, nodes ...string) Input {
 	}
 	return Input{Templates: Templates{t}, Nodes: nodes, Owned: owned,
 		Lookup: func(name string) *Service { return all[name] },
-		Names:  unpublished(t.owner, objects.Named, nil)}
+		Names:  unpublished(t.owner, someNodes, nil)}
 }
 
 // unpublished returns the Names of a LocalService without Services.
-func unpublished(ls *v1alpha1.LocalService, isNamed func(string) bool, labels NodeLabels) *Names {
-	return NamesOf(ls, nodeLabelKey, isNamed, labels, func(string) *Service { return nil })
+func unpublished(ls *v1alpha1.LocalService, nodes []string, labels NodeLabels) *Names {
+	return NamesOf(ls, nodeLabelKey, nodes, labels, func(string) *Service { return nil })
 }
 
 // existing returns the Services of a LocalService for nodes as the API server has them, edited.

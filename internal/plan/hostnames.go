@@ -15,7 +15,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
-	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
 // EventNodeLabelRefused is the reason of the event about pods that do not get the node label.
@@ -24,11 +23,12 @@ const EventNodeLabelRefused = "NodeLabelRefused"
 // LabelsPods reports whether a LocalService needs the node label on its pods.
 func LabelsPods(ls *v1alpha1.LocalService) bool { return ls.Spec.Mode != v1alpha1.ModeHostnames }
 
-// Names computes the hostnames of nodes, and compares them with what is published.
+// Names holds the hostnames of nodes, and compares them with what is published.
 type Names struct {
 	localService *v1alpha1.LocalService
-	isNamed      func(node string) bool
-	labels       NodeLabels
+	hostnames    map[string]string // by node
+	// Rivals maps the nodes or values without a name to the one that has it: see Hostnames.
+	Rivals map[string]string
 	// Source and Published hold the two Services of mode Hostnames; nil if the LocalService does not control the
 	// Service. Unless both exist, nothing is published.
 	Source, Published *Service
@@ -36,10 +36,9 @@ type Names struct {
 	Slices map[string]*EndpointSlice
 }
 
-// NamesOf returns the Names of a LocalService, even if nothing is published. isNamed reports whether a node has a name
-// or, with groupBy, a part in one: the LocalService selects the node, and no other node has its name (see Rivals).
-// lookup returns the Service with a name.
-func NamesOf(ls *v1alpha1.LocalService, nodeLabelKey string, isNamed func(node string) bool, labels NodeLabels,
+// NamesOf returns the Names of a LocalService, even if nothing is published. In mode Hostnames, it gives names to
+// nodes, each listed once. lookup returns the Service with a name.
+func NamesOf(ls *v1alpha1.LocalService, nodeLabelKey string, nodes []string, labels NodeLabels,
 	lookup func(name string) *Service) *Names {
 	ours := func(purpose Purpose) *Service {
 		service := lookup(ServiceName(ls.Name, purpose, ""))
@@ -49,24 +48,15 @@ func NamesOf(ls *v1alpha1.LocalService, nodeLabelKey string, isNamed func(node s
 		// A Service that is being deleted counts, too: Kubernetes updates its EndpointSlices until it is gone.
 		return service
 	}
-	return &Names{localService: ls, isNamed: isNamed, labels: labels, Source: ours(Source), Published: ours(Published)}
+	names := &Names{localService: ls, Source: ours(Source), Published: ours(Published)}
+	if ls.Spec.Mode == v1alpha1.ModeHostnames {
+		names.hostnames, names.Rivals = Hostnames(ls, nodes, labels)
+	}
+	return names
 }
 
 // Of returns the hostname of a node; "" if it has none.
-func (n *Names) Of(node string) string {
-	groupBy := n.localService.Spec.GroupBy
-	switch {
-	case node == "" || !n.isNamed(node):
-		return ""
-	case groupBy == "":
-		return naming.Hostname(node)
-	}
-	group, _ := n.labels(node, groupBy)
-	if group == "" {
-		return ""
-	}
-	return naming.GroupHostname(group)
-}
+func (n *Names) Of(node string) string { return n.hostnames[node] }
 
 // count returns how many names some nodes have, how many of these names are published with a ready endpoint, and how
 // many of the nodes have no part in a name.

@@ -97,18 +97,17 @@ func TestHostnamesOf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ls := localService(c.edit...)
-			h := unpublished(ls, func(name string) bool {
-				set, found := nodes[name]
-				return found && Selects(ls, name, set)
-			}, func(name, key string) (string, bool) { return nodes[name].Lookup(key) })
 			var selected []string
+			for node, set := range nodes {
+				if Selects(ls, node, set) {
+					selected = append(selected, node)
+				}
+			}
+			h := unpublished(ls, selected, func(name, key string) (string, bool) { return nodes[name].Lookup(key) })
 			for i, node := range []string{"a", "b.c", "d", "e", "f", "new", ""} {
 				got := h.Of(node)
 				if want := c.want[i]; got != want {
 					t.Errorf("%q has %q, want %q", node, got, want)
-				}
-				if set, found := nodes[node]; found && Selects(ls, node, set) {
-					selected = append(selected, node)
 				}
 			}
 			all, ready, without := h.count(selected, sets.New("a", "x", "other"))

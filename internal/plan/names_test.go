@@ -7,8 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 )
 
 // sourceCreated is when the Source of newNames was created.
@@ -23,7 +21,7 @@ func newNames(t *testing.T, slices ...*apiSlice) *Names {
 	for _, s := range existing(t, ls, nil, created) {
 		all[s.Name] = kept(s)
 	}
-	names := NamesOf(ls, nodeLabelKey, objects.Named, nil, func(name string) *Service { return all[name] })
+	names := NamesOf(ls, nodeLabelKey, someNodes, nil, func(name string) *Service { return all[name] })
 	names.Slices = byName(slices...)
 	return names
 }
@@ -33,7 +31,7 @@ func TestNamesOf(t *testing.T) {
 	if names := newNames(t); names.Source == nil || names.Published == nil || names.Published.GetName() != "demo" {
 		t.Errorf("%+v", names)
 	}
-	names := NamesOf(localService(hostnamesMode), nodeLabelKey, objects.Named, nil,
+	names := NamesOf(localService(hostnamesMode), nodeLabelKey, someNodes, nil,
 		func(name string) *Service { return kept(foreign(name)) })
 	if names.Source != nil || names.Published != nil {
 		t.Errorf("of Services of others: %+v", names)

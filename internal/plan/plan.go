@@ -35,7 +35,8 @@ type Change struct {
 	Template *Template
 	// Name is the name of the Service.
 	Name string
-	// Node is the name of the Service's node, past or present; "" in mode Hostnames.
+	// Node is the name of the Service's node, past or present; "" in mode Hostnames, except with a Rival: then it is the
+	// node or, with groupBy, the value of the label that has no name.
 	Node string
 	// Current is the Service as the cache has it; nil for Create, and for a Conflict with a Rival.
 	Current *Service
@@ -43,8 +44,8 @@ type Change struct {
 	// let change, "" for none: such a change is never made.
 	Fields    []string
 	Immutable string
-	// Rival is the node that has the name, for a Conflict between two nodes; "" for a Conflict with somebody else's
-	// Service.
+	// Rival is the node or value that has the name, for a Conflict between two of them; "" for a Conflict with somebody
+	// else's Service.
 	Rival string
 	// IfNodeGone limits Delete to Services whose node no longer exists on the API server.
 	IfNodeGone bool
@@ -99,7 +100,12 @@ func Compute(in Input) Plan {
 		IsHostnames: in.Templates[0].purpose != ForNode, Changes: map[Action][]Change{},
 		SelectsNothing: len(in.Nodes) == 0 && HasNodeSelector(ls)}
 	wanted := 0 // Services in Owned that are wanted
-	rivals := Rivals(ls, in.Nodes)
+	rivals := in.Names.Rivals
+	if !plan.IsHostnames {
+		rivals = Rivals(ls, in.Nodes)
+	} else if plan.SelectsNothing {
+		rivals = nil // No node wants a name: those that have one keep it.
+	}
 	for _, template := range in.Templates {
 		if plan.SelectsNothing && in.Names.Source == nil && in.Names.Published == nil {
 			break // In mode Hostnames, both Services are created when a node is first selected, and then stay.
@@ -130,9 +136,9 @@ func Compute(in Input) Plan {
 	if wanted < len(in.Owned) {
 		plan.deleteUnwanted(&in)
 	}
-	for node, holder := range rivals {
+	for rival, holder := range rivals {
 		plan.Changes[Conflict] = append(plan.Changes[Conflict], Change{Action: Conflict, Template: in.Templates[0],
-			Name: nameOfNode(ls, node), Node: node, Rival: holder})
+			Name: nameOf(ls, rival), Node: rival, Rival: holder})
 	}
 	plan.sort()
 	if plan.IsHostnames {

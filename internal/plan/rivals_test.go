@@ -2,17 +2,20 @@ package plan
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
-// TestRivals: of the nodes that want one name, one has it, in whatever order they come.
+// TestRivals: of the nodes that want one name, one has it, in whatever order they come: the one that is that name, or
+// the first.
 func TestRivals(t *testing.T) {
 	long, early := strings.Repeat("long.", 30)+"x", strings.Repeat("a", 51)+"-0"+strings.Repeat("b", 20)
 	for name, c := range map[string]struct {
@@ -25,7 +28,7 @@ func TestRivals(t *testing.T) {
 		"both":                  {[]string{"x-y.z", "x-y-z", "x.y.z"}, map[string]string{"x.y.z": "x-y-z", "x-y.z": "x-y-z"}},
 		"names without a dot":   {[]string{"x-y", "xy"}, nil},
 		"a name that is a hash": {[]string{long, naming.Hostname(long)}, map[string]string{long: naming.Hostname(long)}},
-		"a hash that is later":  {[]string{early, naming.Hostname(early)}, map[string]string{naming.Hostname(early): early}},
+		"a hash that is later":  {[]string{early, naming.Hostname(early)}, map[string]string{early: naming.Hostname(early)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, edit := range []func(*v1alpha1.LocalService){func(*v1alpha1.LocalService) {}, hostnamesMode} {
@@ -42,8 +45,57 @@ func TestRivals(t *testing.T) {
 			}
 		})
 	}
-	if got := Rivals(localService(hostnamesMode, groupedBy("zone")), []string{"x.y", "x-y"}); len(got) > 0 {
-		t.Errorf("nodes of groups: %v, want none", got)
+}
+
+// TestHostnamesOfRivals: of the values that want one name, one has it, for all nodes with that value. Nodes of the
+// others have no part in the name.
+func TestHostnamesOfRivals(t *testing.T) {
+	for name, c := range map[string]struct {
+		values    string // of the nodes 0, 1, 2, …
+		hostnames map[string]string
+		rivals    map[string]string
+	}{
+		"one value": {"A.b A.b", map[string]string{"0": "a-b", "1": "a-b"}, nil},
+		"its own name": {"A_b a-b A.B a-b", map[string]string{"1": "a-b", "3": "a-b"},
+			map[string]string{"A_b": "a-b", "A.B": "a-b"}},
+		"the first": {"blue_1 Blue.1 Blue.1 red", map[string]string{"1": "blue-1", "2": "blue-1", "3": "red"},
+			map[string]string{"blue_1": "Blue.1"}},
+		"no value": {" Red", map[string]string{"1": "red"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			values, nodes := map[string]string{}, []string{}
+			for i, value := range strings.Split(c.values, " ") {
+				nodes = append(nodes, strconv.Itoa(i))
+				values[nodes[i]] = value
+			}
+			for range 2 {
+				slices.Reverse(nodes)
+				hostnames, rivals := Hostnames(localService(hostnamesMode, groupedBy("zone")), nodes,
+					func(node, _ string) (string, bool) { return values[node], values[node] != "" })
+				if diff := cmp.Diff(c.hostnames, hostnames) + cmp.Diff(c.rivals, rivals, cmpopts.EquateEmpty()); diff != "" {
+					t.Errorf("%v (-want +got):\n%s", nodes, diff)
+				}
+			}
+		})
+	}
+}
+
+// TestGroupsInPlan: a value without a name is a conflict, its nodes are nameless, and the other names are counted. While
+// no node is selected, nothing is.
+func TestGroupsInPlan(t *testing.T) {
+	ls := localService(hostnamesMode, groupedBy("zone"))
+	zones := map[string]string{"a": "Blue", "b": "blue", "1": "Blue", "2": "red"}
+	in := newCluster(existing(t, ls, nil)...).input(template(t, localService(hostnamesMode)), someNodes...)
+	in.Templates = templates(t, ls)
+	in.Names = unpublished(ls, someNodes, func(node, _ string) (string, bool) { return zones[node], true })
+	got := Compute(in)
+	if c := got.Changes[Conflict]; len(c) != 1 || c[0].Name != "blue" || c[0].Node != "Blue" || c[0].Rival != "blue" ||
+		got.Nodes != 3 || got.Nameless != 3 {
+		t.Errorf("%d names, %d nodes without one, %+v", got.Nodes, got.Nameless, c)
+	}
+	ls.Spec.NodeSelector, in.Nodes = map[string]string{"disk": "ssd"}, nil
+	if got := Compute(in); len(got.Changes) > 0 || got.Nodes > 0 {
+		t.Errorf("no node is selected: %+v", got)
 	}
 }
 

@@ -60,7 +60,7 @@ func TestUnselected(t *testing.T) {
 			got := Compute(Input{Templates: templates(t, c.ls), Nodes: c.selected, Owned: owned,
 				NodeExists: func(node string) bool { return slices.Contains(c.exist, node) },
 				Lookup:     func(string) *Service { return nil },
-				Names: NamesOf(c.ls, nodeLabelKey, func(string) bool { return false }, nil,
+				Names: NamesOf(c.ls, nodeLabelKey, nil, nil,
 					func(name string) *Service { return owned[name] })})
 			var changes []string
 			for _, change := range all(got) {

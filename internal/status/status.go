@@ -76,7 +76,7 @@ func Of(ls *v1alpha1.LocalService, p *plan.Plan, outcome *plan.Outcome) v1alpha1
 	status.ReadyNodes = int32(r.Ready)
 	status.Ready = fmt.Sprintf("%d/%d", r.Ready, r.Nodes)
 	ready := r.ready(ls)
-	set(ls, &status, ready, r.progressing(ready.Reason), r.conflictedCondition(), r.contestedCondition())
+	set(ls, &status, ready, r.progressing(ready.Reason), r.conflictedCondition(ls), r.contestedCondition())
 	return status
 }
 
@@ -86,7 +86,7 @@ func OfInvalid(ls *v1alpha1.LocalService, invalid error) v1alpha1.LocalServiceSt
 	status, r := *ls.Status.DeepCopy(), reportOf(&plan.Plan{}, &plan.Outcome{})
 	conditions := []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse,
 		Reason: v1alpha1.ReasonInvalidSpec, Message: "no Service is written until the spec is corrected"}}
-	for _, c := range []metav1.Condition{r.conflictedCondition(), r.contestedCondition()} {
+	for _, c := range []metav1.Condition{r.conflictedCondition(ls), r.contestedCondition()} {
 		if meta.FindStatusCondition(status.Conditions, c.Type) == nil {
 			conditions = append(conditions, c)
 		}
@@ -132,7 +132,7 @@ func (r *report) ready(ls *v1alpha1.LocalService) metav1.Condition {
 	case r.isWriting():
 		c.Reason, c.Message = v1alpha1.ReasonWritingServices, "Services are being written"
 	case len(r.Changes[plan.Conflict]) > 0:
-		c.Reason, c.Message = v1alpha1.ReasonNameTaken, summarizeConflicts(r.Changes[plan.Conflict])
+		c.Reason, c.Message = v1alpha1.ReasonNameTaken, summarizeConflicts(ls, r.Changes[plan.Conflict])
 	case r.contestedCondition().Status == metav1.ConditionTrue:
 		c.Reason, c.Message = v1alpha1.ReasonContested, r.contestedCondition().Message
 	case len(r.Changes[plan.Wait]) > 0:
@@ -268,13 +268,13 @@ func (r *report) progressing(reason string) metav1.Condition {
 }
 
 // conflictedCondition returns the condition Conflicted.
-func (r *report) conflictedCondition() metav1.Condition {
+func (r *report) conflictedCondition(ls *v1alpha1.LocalService) metav1.Condition {
 	if len(r.Changes[plan.Conflict]) == 0 {
 		return metav1.Condition{Type: v1alpha1.ConditionConflicted, Status: metav1.ConditionFalse,
 			Reason: v1alpha1.ReasonNoConflict, Message: "no name is taken by a Service of somebody else"}
 	}
 	return metav1.Condition{Type: v1alpha1.ConditionConflicted, Status: metav1.ConditionTrue,
-		Reason: v1alpha1.ReasonNameTaken, Message: summarizeConflicts(r.Changes[plan.Conflict])}
+		Reason: v1alpha1.ReasonNameTaken, Message: summarizeConflicts(ls, r.Changes[plan.Conflict])}
 }
 
 // contestedCondition returns the condition Contested.

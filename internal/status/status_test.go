@@ -162,10 +162,18 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestGroups: the message has the key of groupBy if no node has that label, and counts nodes that have no name.
+// TestGroups: the message has the key of groupBy if no node has that label, or two values want one name, and counts
+// nodes that have no name.
 func TestGroups(t *testing.T) {
 	ls := with(v1alpha1.LocalServiceStatus{}, 1)
 	ls.Spec.GroupBy = "example.com/rack"
+	conflict := plan.Change{Action: plan.Conflict, Name: "a-1", Node: "A_1", Rival: "A.1"}
+	got := meta.FindStatusCondition(Of(ls, &plan.Plan{Nodes: 2, IsHostnames: true, Changes: byAction(conflict)},
+		&plan.Outcome{}).Conditions, v1alpha1.ConditionReady)
+	if got.Reason != v1alpha1.ReasonNameTaken || got.Message != "1 value has no name: A_1 (a-1 is the name of value A.1). "+
+		"Set the label example.com/rack to one value on the nodes that want one name" {
+		t.Errorf("of rivals: %+v", got)
+	}
 	for names, want := range []string{
 		"no node has a value of the label example.com/rack (spec.groupBy)",
 		"every name is published; no name for 2 nodes on which the label example.com/rack (spec.groupBy) is missing",

@@ -92,7 +92,7 @@ func Summarize(errs []error) string {
 }
 
 // summarizeConflicts explains which names are taken, and what to do.
-func summarizeConflicts(conflicts []plan.Change) string {
+func summarizeConflicts(ls *v1alpha1.LocalService, conflicts []plan.Change) string {
 	var taken, rivals []plan.Change
 	for _, conflict := range conflicts {
 		if conflict.Rival != "" {
@@ -106,21 +106,24 @@ func summarizeConflicts(conflicts []plan.Change) string {
 		parts = append(parts, summarizeTaken(taken))
 	}
 	if len(rivals) > 0 {
-		parts = append(parts, summarizeRivals(rivals))
+		parts = append(parts, summarizeRivals(ls, rivals))
 	}
 	return strings.Join(parts, ". ")
 }
 
-// summarizeRivals names the first few of the nodes whose name another node has, and counts all.
-func summarizeRivals(rivals []plan.Change) string {
-	verb := "have"
+// summarizeRivals names the first few of the nodes, or values of groupBy, whose name another one has, and counts all.
+func summarizeRivals(ls *v1alpha1.LocalService, rivals []plan.Change) string {
+	verb, noun, advice := "have", "node", "Select only one of the nodes that want one name"
 	if len(rivals) == 1 {
 		verb = "has"
 	}
-	return fmt.Sprintf("%s %s no name: %s. Select only one of the nodes that want one name",
-		words.Count(len(rivals), "node"), verb, firstOf(rivals, func(rival *plan.Change) string {
-			return fmt.Sprintf("%s (%s is the name of node %s)", rival.Node, rival.Name, rival.Rival)
-		}))
+	if ls.Spec.GroupBy != "" {
+		noun, advice = "value", "Set the label "+ls.Spec.GroupBy+" to one value on the nodes that want one name"
+	}
+	return fmt.Sprintf("%s %s no name: %s. %s",
+		words.Count(len(rivals), noun), verb, firstOf(rivals, func(rival *plan.Change) string {
+			return fmt.Sprintf("%s (%s is the name of %s %s)", rival.Node, rival.Name, noun, rival.Rival)
+		}), advice)
 }
 
 // firstOf describes the first few of some changes, and counts the rest.

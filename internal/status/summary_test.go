@@ -18,6 +18,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
+var demo = objects.LocalService()
+
 // TestStatusStaysSmall: whatever happens with 5,000 nodes, the size of a status is independent of their number.
 func TestStatusStaysSmall(t *testing.T) {
 	var names []string
@@ -28,17 +30,17 @@ func TestStatusStaysSmall(t *testing.T) {
 			Err: fmt.Errorf("%q is refused: %s", names[i], strings.Repeat("x", 2000))})
 		refused = append(refused, fmt.Errorf("cause %d", i))
 	}
-	if got := summarizeConflicts(conflicts(names...)); len(got) > 500 || !strings.Contains(got, "5000") ||
+	if got := summarizeConflicts(demo, conflicts(names...)); len(got) > 500 || !strings.Contains(got, "5000") ||
 		!strings.Contains(got, "4995 more") {
 		t.Errorf("conflicts: %s", got)
 	}
-	if got := summarizeConflicts(conflicts(names[:5]...)); strings.Contains(got, "more") {
+	if got := summarizeConflicts(demo, conflicts(names[:5]...)); strings.Contains(got, "more") {
 		t.Errorf("as many conflicts as are named: %s", got)
 	}
 	long := objects.ForeignService("demo-a")
 	long.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "X", Name: strings.Repeat("x", 1<<20),
 		Controller: new(true)}}
-	if got := summarizeConflicts([]plan.Change{{Current: plan.FromAPI(long, "vm/rack")}}); len(got) > 500 {
+	if got := summarizeConflicts(demo, []plan.Change{{Current: plan.FromAPI(long, "vm/rack")}}); len(got) > 500 {
 		t.Errorf("a controller with a long name: %d bytes", len(got))
 	}
 	if got := Summarize(refused); len(got) > 2000 || !strings.Contains(got, "10000") ||
@@ -56,7 +58,7 @@ func TestEscapes(t *testing.T) {
 	answer := apierrors.NewForbidden(corev1.Resource("services"), evil, errors.New(evil))
 	refused := func(name string) error { return &plan.WriteError{Action: plan.Create, Name: name, Err: answer} }
 	for name, text := range map[string]string{
-		"owner":       summarizeConflicts([]plan.Change{{Action: plan.Conflict, Name: "demo-a", Current: taken}}),
+		"owner":       summarizeConflicts(demo, []plan.Change{{Action: plan.Conflict, Name: "demo-a", Current: taken}}),
 		"a refusal":   Summarize([]error{refused("a")}),
 		"refusals":    Summarize([]error{refused("a"), refused("b")}),
 		"other error": Summarize([]error{answer}),

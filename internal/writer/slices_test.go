@@ -45,7 +45,7 @@ func newSlicesFixture(t *testing.T) *slicesFixture {
 		s := objects.Stored(template.Service(""))
 		all[s.Name] = plan.FromAPI(s, v1alpha1.DefaultNodeLabelKey)
 	}
-	f.names = plan.NamesOf(f.ls, v1alpha1.DefaultNodeLabelKey, objects.Named, nil,
+	f.names = plan.NamesOf(f.ls, v1alpha1.DefaultNodeLabelKey, []string{"a"}, nil,
 		func(name string) *plan.Service { return all[name] })
 	s1 := plan.SliceFromAPI(objects.SourceSlice(f.names.Source.GetName(), f.names.Source.UID, "s1", "a"))
 	f.names.Slices = map[string]*plan.EndpointSlice{"s1": s1}

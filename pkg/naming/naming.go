@@ -1,6 +1,6 @@
-// Package naming computes the names that belong to a node: the name of its Service in a LocalService, its hostname in
-// a LocalService with mode: Hostnames, and the value of the node label on its pods. The names are stable over
-// releases, so that clients can compute the names that they connect to.
+// Package naming computes the names that belong to a node: the name of its Service in a LocalService, its hostname or
+// that of its group in a LocalService with mode: Hostnames, and the value of the node label on its pods. The names are
+// stable over releases, so that clients can compute the names that they connect to.
 package naming
 
 import (
@@ -27,14 +27,11 @@ var hashEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPa
 
 // ServiceName returns the name of the Service that the LocalService named localService has for the node named node.
 //
-// The name is <localService>-<node>, with '-' for each '.' in the node's name. If that has more than 63 characters,
-// it is <localService>-<readable>-<hash>: readable is as much of the node's name as fits, and hash is a hash of the
-// node's whole name. The result is always a valid Service name.
-//
-// Two nodes may want the same name, such as a-b and a.b. The one whose name sorts first gets it. If a node has that
-// name itself, it sorts first, because '-' sorts before '.'. The other node has no Service.
+// The name is <localService>-<node>, with the node's name as in Hostname. If that has more than 63 characters, it is
+// <localService>-<readable>-<hash>: readable is as much of the node's name as fits, and hash is a hash of the node's
+// whole name. The result is always a valid Service name. Of nodes that want one name, one has it, as in Hostname.
 func ServiceName(localService, node string) string {
-	name := localService + "-" + strings.ReplaceAll(node, ".", "-")
+	name := localService + "-" + dashed(node)
 	if isLabel(name, false) && name[0] >= 'a' { // A Service's name begins with a letter.
 		return name
 	}
@@ -58,25 +55,23 @@ func withHash(readable, whole string) string {
 	return readable + "-" + hash(whole)
 }
 
-// Hostname returns the hostname of a node in a LocalService with mode: Hostnames. That is the node's name, with '-'
-// for each '.', if it is a valid hostname (a DNS label of RFC 1123: at most 63 lower-case letters, digits and '-').
-// Otherwise it is <readable>-<hash>, as in ServiceName. The result is always a valid hostname. If two nodes want the
-// same hostname, the one whose name sorts first gets it, as with Services.
-func Hostname(node string) string {
-	return labelOrHash(strings.ReplaceAll(node, ".", "-"), node)
-}
-
-// GroupHostname returns the hostname of a group of nodes in a LocalService with mode: Hostnames and groupBy, by the
-// value of their label. That is the value itself if it is a valid hostname. Otherwise, as for a value with dots, it
-// is <readable>-<hash>. Two values share a hostname only if one of them is the hashed form of the other.
-func GroupHostname(value string) string { return labelOrHash(value, value) }
-
-// labelOrHash returns a name if it is a DNS label; otherwise a readable part of it and the hash of the whole name.
-func labelOrHash(name, whole string) string {
-	if isLabel(name, false) {
+// Hostname returns the hostname of a node in a LocalService with mode: Hostnames, by its name or, with groupBy, of a
+// group of nodes, by the value of their label. The hostname is in lower case, with '-' for each '.' and '_'. If it has
+// more than 63 characters, which no value has, it is <readable>-<hash>, as in ServiceName. The result is always a valid
+// hostname (a DNS label of RFC 1123).
+//
+// If several want one name, such as a-b, a.b and A_b, the one that is that name has it. If none is, the one that sorts
+// first has it. The others have no name.
+func Hostname(nodeOrValue string) string {
+	if name := dashed(nodeOrValue); isLabel(name, false) {
 		return name
 	}
-	return withHash(cut(sanitize(name), validation.DNS1123LabelMaxLength-1-hashLength), whole)
+	return withHash(cut(sanitize(nodeOrValue), validation.DNS1123LabelMaxLength-1-hashLength), nodeOrValue)
+}
+
+// dashed returns a name in lower case, with '-' for each '.' and '_'.
+func dashed(name string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(strings.ToLower(name), ".", "-"), "_", "-")
 }
 
 // NodeLabelValue returns the value of the node label for the node named node. That is the name itself if it is a

@@ -48,30 +48,61 @@ func TestNamesGolden(t *testing.T) {
 	}
 }
 
-// TestHostnamesGolden holds the hostnames of a release.
+// TestHostnamesGolden holds the hostnames of a release, of nodes and of values of labels.
 func TestHostnamesGolden(t *testing.T) {
-	const hashed63 = "nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn-zydiugk2wo"
-	for _, c := range []struct{ value, hostname, group string }{
-		{"k8s03", "k8s03", "k8s03"},
-		{"1", "1", "1"},
-		{"eu-west-1a", "eu-west-1a", "eu-west-1a"},
-		{"ip-10-0-0-3.ec2.internal", "ip-10-0-0-3-ec2-internal", "ip-10-0-0-3-ec2-internal-kzjq6nuiht"},
-		{"Rack_12", "rack-12-c7qh6quoaa", "rack-12-c7qh6quoaa"}, // Only a label can have such a value.
-		{"-", "hfz6aixjgi", "hfz6aixjgi"},
-		{node63, node63, node63},
-		{node63 + "n", hashed63, hashed63},
+	capitals := "A" + strings.Repeat("_B", 31)
+	for of, want := range map[string]string{
+		"k8s03":                    "k8s03",
+		"1":                        "1",
+		"ip-10-0-0-3.ec2.internal": "ip-10-0-0-3-ec2-internal",
+		node63:                     node63,
+		node63 + "n":               "nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn-zydiugk2wo",
+		"eu-west-1a":               "eu-west-1a",
+		"westeurope_1":             "westeurope-1",
+		"NVIDIA-H100-80GB-HBM3":    "nvidia-h100-80gb-hbm3",
+		"p5.48xlarge":              "p5-48xlarge",
+		"BM.GPU.H100.8":            "bm-gpu-h100-8",
+		"Standard_ND96isr_H100_v5": "standard-nd96isr-h100-v5",
+		"a..b__c":                  "a--b--c",
+		capitals:                   "a" + strings.Repeat("-b", 31),
+		"-":                        "hfz6aixjgi", // Nothing can be called so.
 	} {
-		if got := Hostname(c.value); got != c.hostname {
-			t.Errorf("Hostname(%q) = %q, want %q", c.value, got, c.hostname)
-		}
-		if got := GroupHostname(c.value); got != c.group {
-			t.Errorf("GroupHostname(%q) = %q, want %q", c.value, got, c.group)
+		if got := Hostname(of); got != want {
+			t.Errorf("Hostname(%q) = %q, want %q", of, got, want)
 		}
 	}
 }
 
+// FuzzHostname: for every input, the hostname is a DNS label, which is its own hostname, and that of a value of a label
+// has the same characters, in lower case, with dashes for dots and underscores.
+func FuzzHostname(f *testing.F) {
+	for _, of := range []string{"", "-", "A_b", "a.B", "NVIDIA-H100-80GB-HBM3", node63, node253, "ä", "a b"} {
+		f.Add(of)
+	}
+	f.Fuzz(func(t *testing.T, of string) {
+		got := Hostname(of)
+		if errs := validation.IsDNS1123Label(got); len(errs) > 0 {
+			t.Fatalf("Hostname(%q) = %q: %v", of, got, errs)
+		}
+		if again := Hostname(got); again != got {
+			t.Fatalf("Hostname(%q) = %q", got, again)
+		}
+		if of == "" || len(validation.IsValidLabelValue(of)) > 0 {
+			return
+		}
+		if len(got) != len(of) {
+			t.Fatalf("Hostname(%q) = %q", of, got)
+		}
+		for i := range of {
+			if is := of[i : i+1]; got[i:i+1] != strings.ToLower(is) && (got[i] != '-' || is != "." && is != "_") {
+				t.Fatalf("Hostname(%q) = %q, which has %c for %s", of, got, got[i], is)
+			}
+		}
+	})
+}
+
 // FuzzServiceName: for every input, the name is valid, and two nodes or two LocalServices share one only if the plain
-// form <localService>-<node>, with dashes for dots, is ambiguous.
+// form <localService>-<node>, in lower case with dashes, is ambiguous.
 func FuzzServiceName(f *testing.F) {
 	f.Add("demo", "z9", "demo", "z-9")
 	f.Add("a", "b-c", "a-b", "c")
@@ -102,5 +133,5 @@ func FuzzServiceName(f *testing.F) {
 }
 
 func plain(localService, node string) string {
-	return localService + "-" + strings.ReplaceAll(node, ".", "-")
+	return localService + "-" + strings.NewReplacer(".", "-", "_", "-").Replace(strings.ToLower(node))
 }

@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,9 +25,8 @@ type endpoint struct {
 // addHostnames compares what is published in mode Hostnames with what Kubernetes publishes of the pods.
 func addHostnames(f *facts) {
 	f.sources, f.outdated = sets.Set[string]{}, sets.Set[string]{}
-	h := plan.NamesOf(f.LocalService, f.nodeLabelKey, func(node string) bool {
-		return f.nodes[node] != nil && f.rivals[node] == ""
-	}, func(node, key string) (string, bool) {
+	h := plan.NamesOf(f.LocalService, f.nodeLabelKey, slices.Collect(maps.Keys(f.nodes)), func(node, key string) (
+		string, bool) {
 		return labels.Set(f.nodes[node].Labels).Lookup(key)
 	}, func(name string) *plan.Service {
 		if service := f.services[name]; service != nil {
@@ -34,7 +34,7 @@ func addHostnames(f *facts) {
 		}
 		return nil
 	})
-	f.hostnames, h.Slices = h, map[string]*plan.EndpointSlice{}
+	f.hostnames, f.rivals, h.Slices = h, h.Rivals, map[string]*plan.EndpointSlice{}
 	for _, slice := range f.EndpointSlices {
 		h.Slices[slice.Name] = plan.SliceFromAPI(slice)
 		if h.Source == nil || !h.IsSource(h.Slices[slice.Name]) {

@@ -55,7 +55,7 @@ type facts struct {
 	purpose      plan.Purpose // of the Services with the names: ForNode or Published
 	services     map[string]*corev1.Service
 	nodes        map[string]*corev1.Node // that the LocalService selects
-	rivals       map[string]string       // the nodes whose name another one has, and which
+	rivals       map[string]string       // the nodes, or values of groupBy, whose name another one has, and which
 	pods         map[string][]*pod       // by the node that they have, or alone may get; "" for those without
 	tolerations  []corev1.Toleration     // of the pods, each once
 	// strays are pods on another node than their node label says, by its value, in mode Services.
@@ -78,7 +78,7 @@ type name struct {
 	*Node
 
 	on      []*corev1.Node // the node, or those of the group
-	rival   string         // the node that has the name that this one wants, "" for none
+	rival   string         // the node or value that has the name that this one wants, "" for none
 	service Finding        // what is wrong with the Service, or with the first of both in mode Hostnames
 	pods    []*pod
 	// mislabelled are pods here without the node label of their node, and pods on other nodes with that of this one;
@@ -113,10 +113,11 @@ func newFacts(in Input) *facts {
 		f.refusal = f.ready.Message
 	}
 	f.nodes = nodesOf(f)
-	f.rivals = plan.Rivals(ls, slices.Collect(maps.Keys(f.nodes)))
 	addPods(f)
 	if f.purpose == plan.Published {
 		addHostnames(f)
+	} else {
+		f.rivals = plan.Rivals(ls, slices.Collect(maps.Keys(f.nodes)))
 	}
 	addEndpoints(f)
 	f.names = namesOf(f)

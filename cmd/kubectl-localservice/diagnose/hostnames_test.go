@@ -41,15 +41,15 @@ func inPlace(ls *v1alpha1.LocalService, nodes []*corev1.Node, endpoints ...disco
 	source.Labels[discoveryv1.LabelServiceName] = sourceName
 	source.Labels[discoveryv1.LabelManagedBy] = plan.KubernetesSliceManager
 	source.OwnerReferences = controlledBy("v1", "Service", sourceName)
-	labelsOf := map[string]labels.Set{}
+	labelsOf, selected := map[string]labels.Set{}, []string{}
 	for _, n := range nodes {
-		labelsOf[n.Name] = n.Labels
+		if labelsOf[n.Name] = n.Labels; plan.Selects(ls, n.Name, labelsOf[n.Name]) {
+			selected = append(selected, n.Name)
+		}
 	}
-	names := plan.NamesOf(ls, nodeLabel, func(node string) bool {
-		set, exists := labelsOf[node]
-		return exists && plan.Selects(ls, node, set)
-	}, func(node, key string) (string, bool) { return labelsOf[node].Lookup(key) },
-		func(string) *plan.Service { return nil })
+	names := plan.NamesOf(ls, nodeLabel, selected, func(node, key string) (string, bool) {
+		return labelsOf[node].Lookup(key)
+	}, func(string) *plan.Service { return nil })
 	names.Source, names.Published = plan.FromAPI(in.Services[0], nodeLabel), plan.FromAPI(in.Services[1], nodeLabel)
 	names.Slices = map[string]*plan.EndpointSlice{source.Name: plan.SliceFromAPI(source)}
 	missing := names.Copies().Changes[0]
@@ -170,8 +170,8 @@ func TestGroups(t *testing.T) {
 		item(Node{Node: "x", Hostname: "x", Service: "demo", DNSName: "x.demo.default.svc.cluster.local", Finding: well,
 			HasService: true, Endpoints: Endpoints{2, 2}, Addresses: []string{"10.0.0.1", "10.0.0.3"}}, "y", "n3", "z",
 			"n1"),
-		item(Node{Node: "Y.1", Hostname: "y-1-pzdwrni43z", Service: "demo", Finding: none, HasService: true,
-			DNSName: "y-1-pzdwrni43z.demo.default.svc.cluster.local"}),
+		item(Node{Node: "Y.1", Hostname: "y-1", Service: "demo", Finding: none, HasService: true,
+			DNSName: "y-1.demo.default.svc.cluster.local"}),
 		item(Node{Node: "a", Finding: nameless}, "w", "a"),
 		item(Node{Node: "b", Finding: nameless}),
 	}

@@ -58,22 +58,24 @@ func nodesOf(f *facts) map[string]*corev1.Node {
 
 // namesOf returns the names of the nodes, in order. Nodes without a name come last.
 func namesOf(f *facts) (names []*name) {
-	ls, known := f.LocalService, map[string]*name{}
+	ls, known := f.LocalService, map[[2]string]*name{}
 	for _, node := range slices.Sorted(maps.Keys(f.nodes)) {
-		n := &name{facts: f, Node: newNode(node, ""), rival: f.rivals[node]}
+		value := node
+		if f.hostnames != nil && ls.Spec.GroupBy != "" {
+			value = f.nodes[node].Labels[ls.Spec.GroupBy]
+		}
+		n := &name{facts: f, Node: newNode(cmp.Or(value, node), ""), rival: f.rivals[value]}
 		if f.hostnames != nil {
 			n.Hostname = f.hostnames.Of(node)
-		}
-		if n.Hostname != "" && ls.Spec.GroupBy != "" {
-			n.Node.Node = f.nodes[node].Labels[ls.Spec.GroupBy]
 		}
 		if n.rival == "" && (f.hostnames == nil || n.Hostname != "") {
 			n.Service = plan.ServiceName(ls.Name, f.purpose, n.Node.Node)
 		}
-		if group := known[n.id()]; group != nil {
+		id := [2]string{n.id(), n.rival}
+		if group := known[id]; group != nil {
 			n = group
 		} else {
-			known[n.id()] = n
+			known[id] = n
 			names = append(names, n)
 		}
 		n.on = append(n.on, f.nodes[node])

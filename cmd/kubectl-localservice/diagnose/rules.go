@@ -37,7 +37,7 @@ var Reasons = []struct {
 	Reason Reason
 	Means  string
 }{
-	{NameConflict, "the name is taken by a Service of somebody else, or is that of another node"},
+	{NameConflict, "the name is taken by a Service of somebody else, or is that of another node or group"},
 	{NodeWithoutName, "the node has no value of the label that spec.groupBy names"},
 	{ServiceMissing, "there is no Service for the name, or with mode: Hostnames for its pods"},
 	{ServiceOutdated, "the Service is being deleted, or differs from what the LocalService says"},
@@ -66,6 +66,10 @@ type rule struct {
 // rules lists what may be wrong with a name, the most specific first. A name has the first rule that applies.
 var rules = []rule{
 	{NameConflict, func(n *name) bool { return n.rival != "" }, func(n *name) Finding {
+		if groupBy := n.LocalService.Spec.GroupBy; groupBy != "" {
+			return Finding{Cause: "the name is that of value " + own(n.rival),
+				Act: "set the label " + groupBy + " to one value on the nodes of both"}
+		}
 		return Finding{Cause: "the name is that of node " + own(n.rival), Act: "select only one of the two nodes"}
 	}},
 	{NodeWithoutName, func(n *name) bool { return n.Service == "" }, func(n *name) Finding {

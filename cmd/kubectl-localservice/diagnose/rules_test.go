@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -228,8 +229,21 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// TestRivals: of two nodes that want one name, the one without it is reported, in both modes.
+// TestRivals: of two nodes that want one name, or two groups, the one without it is reported, in both modes.
 func TestRivals(t *testing.T) {
+	grouped := listOf(t, Input{LocalService: localService(groupBy("zone")), Nodes: nodesWith("a:zone=x.y",
+		"b:zone=x-y", "c:zone=x.y", "x.y"), Pods: []*corev1.Pod{aPod("p", "a"), aPod("q", "c")}})
+	var got []string
+	for _, n := range grouped.Items {
+		got = append(got, fmt.Sprintf("%s %q, %d pods: %s %s", n.Node, n.Hostname, len(n.Pods), n.Reason, n.Message))
+	}
+	want := []string{`x-y "x-y", 0 pods: ServiceMissing no Service demo for the names; the controller has not written it ` +
+		`yet`, `x.y "", 2 pods: NameConflict the name is that of value x-y; set the label zone to one value on the nodes ` +
+		`of both`, `x.y "", 0 pods: NodeWithoutName no value for label zone (spec.groupBy), so no name; set the label, ` +
+		"or correct spec.groupBy: kubectl get nodes -L zone"}
+	if diff := cmp.Diff(want, got); diff != "" || grouped.Summary.Nodes != 2 || len(Changes(grouped, grouped, false)) > 0 {
+		t.Errorf("%+v (-want +got):\n%s", grouped.Summary, diff)
+	}
 	for _, changes := range [][]func(*v1alpha1.LocalService){nil, {hostnamesMode}} {
 		items := listOf(t, Input{LocalService: localService(changes...), Nodes: nodesWith("x.y", "x-y")}).Items
 		slices.SortFunc(items, func(a, b *Node) int { return strings.Compare(a.Node, b.Node) })

@@ -171,9 +171,6 @@ var Specs = map[string]func(*v1alpha1.LocalService){
 	},
 }
 
-// Named says that every node has its own name in mode Hostnames.
-func Named(string) bool { return true }
-
 // IsScheduled reports whether the scheduler would place a pod on a node whose nodeSelector and required node affinity
 // are the nodeSelector and the terms of a LocalService.
 func IsScheduled(ls *v1alpha1.LocalService, node *corev1.Node) (bool, error) {

@@ -177,7 +177,8 @@ func runPod(d *drawing) Step {
 var (
 	scales = do("scale", replicaSet, "0", "1", "2", "3", "1,selects", "2,selects", "2,exists", "1,stale", "2,stale",
 		"3,stale")
-	relabel  = do("label-node", node, "disk=ssd", "disk=hdd", "zone=east", "zone=north", "zone=")
+	relabel = do("label-node", node, "disk=ssd", "disk=hdd", "zone=east", "zone=north", "zone=",
+		"zone=East", "zone=north.1", "zone=North_1")
 	switches = do("edit", local, "hostnames", "zones", "hdd", "ssd", "annotation")
 )
 

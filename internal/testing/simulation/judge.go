@@ -162,5 +162,6 @@ func (g *guard) judgeSlice(w Write) {
 }
 
 func (g *guard) isNameOf(hostname, node string) bool {
-	return hostname == naming.Hostname(node) || slices.Contains([]string{"east", "west", "north"}, hostname)
+	return hostname == naming.Hostname(node) || slices.Contains([]string{"east", "west", "north", "north-1"},
+		hostname)
 }

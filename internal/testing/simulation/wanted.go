@@ -95,7 +95,7 @@ func (s *snapshot) names(ls *v1alpha1.LocalService) map[string]string {
 		}
 		return names // They are created when a node is selected for the first time.
 	}
-	for _, node := range s.inOrder() {
+	for _, node := range s.inOrder(ls) {
 		name := naming.ServiceName(ls.Name, node.Name)
 		if _, isTaken := names[name]; !isTaken && isSelected(ls, node) {
 			names[name] = node.Name
@@ -106,24 +106,36 @@ func (s *snapshot) names(ls *v1alpha1.LocalService) map[string]string {
 
 var labelVariables = regexp.MustCompile(`\$\(NODE_LABEL\['([^']*)'\]\)`)
 
-// inOrder returns the nodes in the order in which they get a name that several want: first those without dots.
-func (s *snapshot) inOrder() []*corev1.Node {
+var dashes = strings.NewReplacer(".", "-", "_", "-")
+
+// inOrder returns the nodes in the order in which they, or their groups, get a name that several want: first those that
+// are that name.
+func (s *snapshot) inOrder(ls *v1alpha1.LocalService) []*corev1.Node {
+	isOther := func(value string) string { return fmt.Sprint(dashes.Replace(strings.ToLower(value)) != value) }
 	return slices.SortedFunc(slices.Values(s.nodes), func(a, b *corev1.Node) int {
-		return cmp.Or(cmp.Compare(min(strings.Count(a.Name, "."), 1), min(strings.Count(b.Name, "."), 1)),
-			cmp.Compare(a.Name, b.Name))
+		one, two := valueOf(ls, a), valueOf(ls, b)
+		return cmp.Or(cmp.Compare(isOther(one), isOther(two)), cmp.Compare(one, two))
 	})
 }
 
-// rivals returns how many selected nodes do not have the name that they want, because another one has it.
-func (s *snapshot) rivals(ls *v1alpha1.LocalService) (n int) {
-	names := map[string]bool{}
+// valueOf returns what the name of a node is made of, "" for nothing.
+func valueOf(ls *v1alpha1.LocalService, node *corev1.Node) string {
+	if ls.Spec.GroupBy == "" {
+		return node.Name
+	}
+	return node.Labels[ls.Spec.GroupBy]
+}
+
+// rivals returns how many selected nodes, or groups of them, do not have the name that they want, because another one
+// has it.
+func (s *snapshot) rivals(ls *v1alpha1.LocalService) int {
+	values, names := map[string]bool{}, map[string]bool{}
 	for _, node := range s.nodes {
-		if ls.Spec.GroupBy == "" && isSelected(ls, node) {
-			names[strings.ReplaceAll(node.Name, ".", "-")] = true
-			n++
+		if value := valueOf(ls, node); value != "" && isSelected(ls, node) {
+			values[value], names[dashes.Replace(strings.ToLower(value))] = true, true
 		}
 	}
-	return n - len(names)
+	return len(values) - len(names)
 }
 
 // misfits returns the Services that cannot become what their LocalService wants, because Kubernetes does not let it
@@ -150,17 +162,6 @@ func (s *snapshot) misfits(withOthers bool) (out []*corev1.Service) {
 // sourceName returns the name of the Service that selects the pods in mode Hostnames. The other one has the name of its
 // LocalService.
 func sourceName(ls string) string { return naming.ServiceName(ls, "/hostnames") }
-
-// hostname returns the name that a node has in mode Hostnames, "" for none.
-func hostname(ls *v1alpha1.LocalService, node *corev1.Node) string {
-	switch {
-	case ls.Spec.GroupBy == "":
-		return naming.Hostname(node.Name)
-	case node.Labels[ls.Spec.GroupBy] == "":
-		return ""
-	}
-	return naming.GroupHostname(node.Labels[ls.Spec.GroupBy])
-}
 
 // serviceOf returns a Service that a LocalService wants.
 func (s *snapshot) serviceOf(ls *v1alpha1.LocalService, name, node string) *corev1.Service {
@@ -293,13 +294,16 @@ func (s *snapshot) endpoints(ls *v1alpha1.LocalService) (published, answers map[
 // hostnames returns the hostnames that nodes have in a LocalService with mode Hostnames.
 func (s *snapshot) hostnames(ls *v1alpha1.LocalService) map[string]string {
 	keepsAll := s.selectsNothing(ls) && len(s.names(ls)) > 0
-	names, isTaken := map[string]string{}, map[string]bool{}
-	for _, node := range s.inOrder() {
-		name := hostname(ls, node)
-		if name == "" || !isSelected(ls, node) && !keepsAll || isTaken[name] && ls.Spec.GroupBy == "" {
+	names, holders := map[string]string{}, map[string]string{}
+	for _, node := range s.inOrder(ls) {
+		value := valueOf(ls, node)
+		name := dashes.Replace(strings.ToLower(value))
+		if value == "" || !isSelected(ls, node) && !keepsAll {
 			continue
 		}
-		names[node.Name], isTaken[name] = name, true
+		if holders[name] = cmp.Or(holders[name], value); holders[name] == value {
+			names[node.Name] = name
+		}
 	}
 	return names
 }
