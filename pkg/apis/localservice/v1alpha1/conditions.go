@@ -43,8 +43,8 @@ const (
 	ReasonWriteFailed = "WriteFailed"
 	// ReasonWaiting: a Service is being deleted, and its successor waits for the name.
 	ReasonWaiting = "WaitingForDeletion"
-	// ReasonNameTaken: a Service name is taken by an object that this LocalService does not control, or two nodes want
-	// one name.
+	// ReasonNameTaken: a Service name is taken by an object that this LocalService does not control, or two nodes, or
+	// groups of them, want one name.
 	ReasonNameTaken = "NameTaken"
 	// ReasonNoConflict: no Service name is taken by somebody else.
 	ReasonNoConflict = "NoConflict"

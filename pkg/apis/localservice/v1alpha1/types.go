@@ -81,7 +81,9 @@ type LocalServiceSpec struct {
 	Mode Mode `json:"mode,omitempty"`
 
 	// groupBy is the key of a node label, for mode: Hostnames. With it, each value of that label has a name, instead of
-	// each node: http://<value>.<name> answers from the nodes with that value. Nodes without the label have no name.
+	// each node: http://<value>.<name> answers from the nodes with that value, which is in lower case there, with '-' for
+	// each '.' and '_'. NVIDIA-H100-80GB-HBM3 of nvidia.com/gpu.product is http://nvidia-h100-80gb-hbm3.<name>. Nodes
+	// without the label have no name.
 	// +optional
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:XValidation:rule="!format.qualifiedName().validate(self).hasValue()",message="groupBy must be the key of a node label: a name of at most 63 letters, digits, '-', '_' and '.', which begins and ends with a letter or digit, maybe after a domain and a '/'"
@@ -256,7 +258,7 @@ type ServicePort struct {
 	// nodePort cannot be set, because no two Services can share one: the API server allocates one to each node's
 	// Service when type is NodePort or LoadBalancer.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self == 0",message="nodePort cannot be fixed, because every node's Service needs its own; remove it to have one allocated"
+	// +kubebuilder:validation:XValidation:rule="self == 0",message="nodePort cannot be fixed, because every node's Service needs its own; remove it to have one allocated, or for one port with which each node answers from its own pods create one Service with type: NodePort and externalTrafficPolicy: Local instead"
 	NodePort int32 `json:"nodePort,omitempty"`
 }
 
