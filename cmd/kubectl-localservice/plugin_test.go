@@ -27,7 +27,9 @@ import (
 func TestOutput(t *testing.T) {
 	const summary = "LocalService default/demo: nodes 5, answering 1/5, status WritingServices.\n"
 	const taken = "the name is taken by a Service without an owner (demo-n5)"
-	const act = "delete the Service if nothing uses it; otherwise create this LocalService under another name"
+	const act = "if it is for the pods on node n5, have it adopted: kubectl patch service -n default demo-n5 --type=merge " +
+		`-p '{"metadata":{"labels":{"owner":"demo"}},"spec":{"selector":{"vm/rack":"n5"}}}'; if nothing uses it, ` +
+		"delete it; otherwise create this LocalService under another name"
 	const log = "see kubectl logs -n default c"
 	newFixture(t).wantOutput(t, summary, map[string]string{
 		"nodes lsvc/demo -o wide --cluster-domain example.org": `
@@ -161,13 +163,13 @@ func TestMany(t *testing.T) {
 		t.Fatal(err)
 	}
 	const table = `
-NAMESPACE   LOCALSERVICE   NODE   ENDPOINTS   REASON
-default     demo           n1     2/2         
-default     demo           n2     0/1         exit code 1 (c: 5 restarts)
-default     demo           n3     0/0         no pod with app=demo here
-default     demo           n4     0/0         no Service; Services are being written
-default     demo           n5     0/0         the name is taken by a Service without an owner (demo-n5)
-ops         demo-10        n3     0/0         no Service; Services are being written
+NAMESPACE   LOCALSERVICE   NODE   NAME         ENDPOINTS   REASON
+default     demo           n1     demo-n1      2/2         
+default     demo           n2     demo-n2      0/1         exit code 1 (c: 5 restarts)
+default     demo           n3     demo-n3      0/0         no pod with app=demo here
+default     demo           n4     demo-n4      0/0         no Service; Services are being written
+default     demo           n5     demo-n5      0/0         the name is taken by a Service without an owner (demo-n5)
+ops         demo-10        n3     demo-10-n3   0/0         no Service; Services are being written
 `
 	code, stdout, stderr := f.run(t, "nodes", "-A")
 	if code != 0 || "\n"+stdout != table {
@@ -175,7 +177,7 @@ ops         demo-10        n3     0/0         no Service; Services are being wri
 	}
 	for _, line := range []string{
 		"ops/demo-10: No pod in namespace ops has the labels app=demo.",
-		"default/demo on n5: delete the Service if nothing uses it;",
+		"default/demo on n5: if it is for the pods on node n5, have it adopted: kubectl patch",
 		"LocalService default/demo-2: nodes 0, answering 0/0, status NoNodesSelected: ",
 	} {
 		if strings.Count("\n"+stderr, "\n"+line) != 1 {

@@ -253,8 +253,7 @@ func (p *nodesPrinter) linesOf(rows []row) []string {
 	add(p.allNamespaces, "NAMESPACE", func(r row) string { return r.list.Namespace })
 	add(p.name == "", "LOCALSERVICE", func(r row) string { return r.list.LocalService })
 	add(true, "NODE", func(r row) string { return r.Node.Node })
-	// Otherwise, it follows from the columns before it.
-	add(p.name != "" || isWide, name, func(r row) string { return r.Name() })
+	add(true, name, func(r row) string { return r.Name() })
 	add(isWide, "DNS-NAME", func(r row) string { return r.DNSName })
 	add(true, "ENDPOINTS", func(r row) string { return fmt.Sprintf("%d/%d", r.Endpoints.Ready, r.Endpoints.Total) })
 	add(hasDNS, "DNS", func(r row) string { return string(ptr.Deref(r.DNS, diagnose.DNSAnswer{}).Result) })

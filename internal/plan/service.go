@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -209,6 +210,13 @@ func HolderOf(ls *v1alpha1.LocalService, purpose Purpose, node, nodeLabelKey str
 		return Orphan
 	}
 	return Foreign
+}
+
+// AdoptionCommand returns the command that makes a Service without a controller an Orphan, for a node.
+func AdoptionCommand(kubectl string, ls *v1alpha1.LocalService, node, nodeLabelKey string) string {
+	return fmt.Sprintf(`%s patch service -n %s %s --type=merge -p `+
+		`'{"metadata":{"labels":{"%s":"%s"}},"spec":{"selector":{"%s":"%s"}}}'`, kubectl, ls.Namespace,
+		ServiceName(ls.Name, ForNode, node), v1alpha1.OwnerLabelKey, ls.Name, nodeLabelKey, naming.NodeLabelValue(node))
 }
 
 // Description names the controller for people: "LocalService a", "Deployment b (apps/v1)". It escapes the text,

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
@@ -76,13 +77,16 @@ func TestStatus(t *testing.T) {
 		"denied, but not for long": {found{Nodes: 3, InPlace: 1}, outcome{Denied: true}, "False WritingServices",
 			"True WritingServices", "", "being written"},
 		"conflict": {found{Nodes: 3, InPlace: 2, Changes: byAction(conflicts("demo-b")...)}, outcome{}, "False NameTaken",
-			"False NameTaken", "NameTaken", `^Service "demo-b" (no owner) already exists. If nothing uses it, ` +
+			"False NameTaken", "NameTaken", `^Service "demo-b" (no owner) already exists. If it is for the ` +
+				"pods on node b, have it adopted: kubectl patch service -n default demo-b --type=merge -p " +
+				`'{"metadata":{"labels":{"owner":"demo"}},"spec":{"selector":{"vm/rack":"b"}}}'. If nothing uses it, ` +
 				"delete it; if the app needs it, create this LocalService under another name: a Service cannot be " +
 				"renamed$"},
 		"conflicts": {found{Nodes: 3, InPlace: 1, Changes: byAction(conflicts("demo-b", "demo-c")...)}, outcome{},
 			"False NameTaken", "False NameTaken", "NameTaken",
 			`^2 Services already exist: "demo-b" (no owner), "demo-c" (no owner). ` +
-				"If nothing uses them, delete them; if"},
+				"If they are for the pods on their nodes, have each adopted, such as: kubectl patch service -n default " +
+				"demo-b "},
 		"conflict with another LocalService": {
 			found{Nodes: 3, InPlace: 1, Changes: byAction(conflicts("demo-b")[0], owned("demo-c"))}, outcome{},
 			"False NameTaken", "False NameTaken", "NameTaken",
@@ -301,10 +305,13 @@ func byAction(changes ...plan.Change) map[plan.Action][]plan.Change {
 
 // conflicts returns changes that are impossible because of Services that nothing controls.
 func conflicts(names ...string) []plan.Change {
+	templates, err := plan.NewTemplates(objects.LocalService(), v1alpha1.DefaultNodeLabelKey, nil)
+	utilruntime.Must(err)
 	var out []plan.Change
 	for _, name := range names {
-		out = append(out, plan.Change{Action: plan.Conflict, Name: name,
-			Current: plan.FromAPI(objects.ForeignService(name), "vm/rack")})
+		_, node, _ := strings.Cut(name, "-") // None with the name of mode Hostnames.
+		out = append(out, plan.Change{Action: plan.Conflict, Name: name, Node: node, Template: templates[0],
+			Current: plan.FromAPI(objects.ForeignService(name), v1alpha1.DefaultNodeLabelKey)})
 	}
 	return out
 }

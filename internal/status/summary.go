@@ -140,13 +140,17 @@ func firstOf(changes []plan.Change, describe func(*plan.Change) string) string {
 // LocalService, recreates it.
 func summarizeTaken(conflicts []plan.Change) string {
 	isOwned := func(conflict plan.Change) bool { return conflict.Current.Controller.Value() != plan.Controller{} }
-	advise := func(them string) string {
+	advise := func(them, toAdopt string) string {
 		if slices.ContainsFunc(conflicts, isOwned) {
 			return ". Create this LocalService under another name: deleting a Service does not help, as its owner " +
 				"would create it again"
 		}
-		return fmt.Sprintf(". If nothing uses %[1]s, delete %[1]s; if the app needs %[1]s, create this LocalService "+
-			"under another name: a Service cannot be renamed", them)
+		adopt := ""
+		if conflicts[0].Node != "" {
+			adopt = toAdopt + conflicts[0].AdoptionCommand()
+		}
+		return fmt.Sprintf("%[2]s. If nothing uses %[1]s, delete %[1]s; if the app needs %[1]s, create this "+
+			"LocalService under another name: a Service cannot be renamed", them, adopt)
 	}
 	names := firstOf(conflicts, func(conflict *plan.Change) string {
 		owner := "no owner"
@@ -157,9 +161,11 @@ func summarizeTaken(conflicts []plan.Change) string {
 		return fmt.Sprintf("%q (%s)", conflict.Name, owner)
 	})
 	if len(conflicts) == 1 {
-		return fmt.Sprintf("Service %s already exists", names) + advise("it")
+		return fmt.Sprintf("Service %s already exists", names) +
+			advise("it", ". If it is for the pods on node "+conflicts[0].Node+", have it adopted: ")
 	}
-	return fmt.Sprintf("%d Services already exist: %s", len(conflicts), names) + advise("them")
+	return fmt.Sprintf("%d Services already exist: %s", len(conflicts), names) +
+		advise("them", ". If they are for the pods on their nodes, have each adopted, such as: ")
 }
 
 // summarizeAdmission explains which fields admission sets; "" for none.

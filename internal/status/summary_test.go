@@ -30,7 +30,7 @@ func TestStatusStaysSmall(t *testing.T) {
 			Err: fmt.Errorf("%q is refused: %s", names[i], strings.Repeat("x", 2000))})
 		refused = append(refused, fmt.Errorf("cause %d", i))
 	}
-	if got := summarizeConflicts(demo, conflicts(names...)); len(got) > 500 || !strings.Contains(got, "5000") ||
+	if got := summarizeConflicts(demo, conflicts(names...)); len(got) > 700 || !strings.Contains(got, "5000") ||
 		!strings.Contains(got, "4995 more") {
 		t.Errorf("conflicts: %s", got)
 	}

@@ -7,10 +7,15 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+	"github.com/localservice-dev/local-service-controller/pkg/naming"
 	"github.com/localservice-dev/local-service-controller/test/framework"
 )
 
@@ -39,6 +44,41 @@ func TestStatusKubectl(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestAdoptionCommand: the message of NameTaken has the command after which a Service that somebody made for a node is
+// adopted, and keeps its UID. With the plugin's, the name is no conflict any more, either.
+func TestAdoptionCommand(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, shared, "adopt")
+	var before []*corev1.Service
+	for _, node := range s.AddNodes("a.b", "c") {
+		before = append(before, s.CreateService(framework.NewForeignService(naming.ServiceName("demo", node), nil)))
+	}
+	ls := s.Create("demo")
+	ls = s.WaitNotReady(ls.Name, v1alpha1.ReasonNameTaken, "have each adopted, such as: kubectl patch service")
+	run := func(text string) {
+		t.Helper()
+		command := regexp.MustCompile(`kubectl (patch service .* --type=merge -p) '([^']*)'`).FindStringSubmatch(text)
+		if command == nil {
+			t.Fatalf("no command in %s", text)
+		}
+		s.MustKubectl(append(strings.Fields(command[1]), command[2])...)
+	}
+	run(meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionReady).Message)
+	s.WaitNotReady(ls.Name, v1alpha1.ReasonNameTaken, "have it adopted: kubectl patch service")
+	stdout, stderr, err := framework.PluginProgram.Run(s.Ctx(), nil, []string{"KUBECONFIG=" + s.Kubeconfig}, "nodes",
+		ls.Name, "--namespace", s.Namespace)
+	if err != nil || !strings.Contains(stdout, "the name is taken by a Service without an owner") {
+		t.Errorf("%v: %s", err, stdout)
+	}
+	run(stderr)
+	ls = s.WaitReady(ls.Name)
+	for _, was := range before {
+		if now := s.GetService(was.Name); now.UID != was.UID || !metav1.IsControlledBy(now, ls) {
+			t.Errorf("%s was not adopted, but is %v", was.Name, now.ObjectMeta)
+		}
+	}
 }
 
 // TestStatusPlugin: kubectl runs the plugin, and its completion, from $PATH. It changes $PATH, so it cannot run

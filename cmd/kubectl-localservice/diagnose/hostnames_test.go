@@ -77,7 +77,7 @@ func TestHostnameReasons(t *testing.T) {
 			"no Service demo for the names; the controller has not written it yet",
 			Endpoints{}},
 		"conflict": {func(in *Input) { in.Services = append(in.Services[:1], other("demo", nil)...) }, NameConflict,
-			"the name is taken by a Service without an owner (demo); delete",
+			"the name is taken by a Service without an owner (demo); if nothing uses it, delete",
 			Endpoints{}},
 		"selects pods": {func(in *Input) { in.Services[1].Spec.Selector = labels.Set{"a": "b"} }, ServiceOutdated,
 			"the Service demo for the names has another selector than the LocalService says", ready},

@@ -262,6 +262,10 @@ func noPod(n *name, why string) Finding {
 	if waiting := n.facts.pods[""]; len(waiting) > 0 {
 		waits, f.About = waiting[0].cause, each(waiting, podName)
 	}
-	f.Cause = words.Join("; ", "no pod with "+labels.FormatLabels(n.LocalService.Spec.Selector)+" here", why, waits)
+	selector := labels.FormatLabels(n.LocalService.Spec.Selector)
+	if len(selector) > 40 { // What follows is the cause: a table has no room for both.
+		selector = "the labels of spec.selector"
+	}
+	f.Cause = words.Join("; ", "no pod with "+selector+" here", why, waits)
 	return f
 }

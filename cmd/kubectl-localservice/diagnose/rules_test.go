@@ -89,8 +89,9 @@ func TestRules(t *testing.T) {
 	}{
 		"ready": {with(services, ready, aPod("a", "n1")), "", Healthy, "1/1", ""},
 		"taken by nobody": {with(other("demo-n1", nil), ready), NameConflict, Down, "0/0", "the name is taken by a Service " +
-			"without an owner (demo-n1); delete the Service if nothing uses it; otherwise create this " +
-			"LocalService under another name"},
+			"without an owner (demo-n1); if it is for the pods on node n1, have it adopted: kubectl patch service -n " +
+			`default demo-n1 --type=merge -p '{"metadata":{"labels":{"owner":"demo"}},"spec":{"selector":{"vm/rack":` +
+			`"n1"}}}'; if nothing uses it, delete it; otherwise create this LocalService under another name`},
 		"taken by another LocalService": {with(other("demo-n1", controlledByLocalService("demo-of")), nil), NameConflict,
 			Down, "0/0", "the name is taken by a Service of LocalService demo-of (demo-n1)" + another},
 		"taken by another node": {on(of(), nodesWith("x-y", "x.y")[1], nodesWith("x-y")[0]), ServiceMissing, Down, "0/0",
@@ -252,6 +253,19 @@ func TestRivals(t *testing.T) {
 			items[1].Service != "" || items[1].HasService || items[1].Message != want {
 			t.Errorf("%+v", items)
 		}
+	}
+}
+
+// TestLongSelector: a long selector leaves room for the cause, which a table cuts.
+func TestLongSelector(t *testing.T) {
+	ls := localService(func(ls *v1alpha1.LocalService) {
+		ls.Spec.Selector = map[string]string{"app.kubernetes.io/name": "vllm", "app.kubernetes.io/instance": "prefill",
+			"app.kubernetes.io/component": "worker"}
+	})
+	got := listOf(t, Input{LocalService: ls, Nodes: []*corev1.Node{node1(cordoned)},
+		Services: []*corev1.Service{templates(ls)[0].Service("n1")}}).Items[0]
+	if got.Cause != "no pod with the labels of spec.selector here; the node is cordoned" {
+		t.Errorf("%s: %s", got.Reason, got.Cause)
 	}
 }
 

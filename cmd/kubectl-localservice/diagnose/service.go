@@ -45,7 +45,11 @@ func compareService(f *facts, purpose plan.Purpose, node string) Finding {
 	switch holder := plan.HolderOf(ls, purpose, node, f.nodeLabelKey, plan.FromAPI(object, f.nodeLabelKey)); {
 	case holder == plan.Foreign:
 		conflict := Finding{Reason: NameConflict, About: name, Cause: "the name is taken by a Service without an owner",
-			Act: "delete the Service if nothing uses it; otherwise create this LocalService under another name"}
+			Act: "if nothing uses it, delete it; otherwise create this LocalService under another name"}
+		if purpose == plan.ForNode {
+			conflict.Act = "if it is for the pods on node " + node + ", have it adopted: " +
+				plan.AdoptionCommand(f.Kubectl, ls, node, f.nodeLabelKey) + "; " + conflict.Act
+		}
 		if owner := plan.ControllerOf(object); owner != (plan.Controller{}) {
 			conflict.Cause = "the name is taken by a Service of " + own(owner.Description())
 			conflict.Act = "create this LocalService under another name: deleting the Service does not help, as its " +
