@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -37,6 +38,51 @@ func TestDNS(t *testing.T) {
 		t.Errorf("with another domain: %v: %s\n%s", err, stderr, stdout)
 	}
 	s.checkDNSPermissions(hostnames)
+	s.checkGroups()
+}
+
+// groups has the values of a label of nodes, and the hostnames of their groups: "" for one whose name another has.
+var groups = []struct{ values, hostnames []string }{
+	{[]string{"NVIDIA-H100-80GB-HBM3", "p5.48xlarge", "Standard_ND96isr_H100_v5"},
+		[]string{"nvidia-h100-80gb-hbm3", "p5-48xlarge", "standard-nd96isr-h100-v5"}},
+	{[]string{"BM.GPU.H100.8", "westeurope_1", strings.Repeat("A", 63)},
+		[]string{"bm-gpu-h100-8", "westeurope-1", strings.Repeat("a", 63)}},
+	{[]string{"A_b", "a-b", "A.B"}, []string{"", "a-b", ""}},
+	{[]string{"blue_1", "Blue_1", "blue.1"}, []string{"", "blue-1", ""}},
+}
+
+// checkGroups tests that the values of usual labels have their names in DNS, and only the pods of their nodes answer. Of
+// those that want one name, one has it, and the others are reported.
+func (s *scene) checkGroups() {
+	s.T.Helper()
+	for i, group := range groups {
+		key := fmt.Sprintf("%s.example.com/group-%d", s.Namespace, i)
+		s.T.Cleanup(func() {
+			_, err := s.Kubectl(context.Background(), "label", "nodes", "--all", key+"-")
+			if err != nil {
+				s.T.Error(err)
+			}
+		})
+		of, results, hostnames := []string{}, map[string]string{}, map[string]string{}
+		for n, node := range nodes {
+			s.MustKubectl("label", "node", node, key+"="+group.values[n])
+			results[group.values[n]] = ""
+			if hostnames[node] = group.hostnames[n]; hostnames[node] != "" {
+				of, results[group.values[n]] = append(of, node), "Answers"
+			}
+		}
+		ls := s.hostnames(fmt.Sprintf("group-%d", i), func(ls *v1alpha1.LocalService) { ls.Spec.GroupBy = key })
+		s.wantDNS(ls, results)
+		s.wantAnswers(nodes[:1], of, func(node string) string {
+			return fmt.Sprintf("http://%s.%s.%s:%d/", hostnames[node], ls.Name, s.Namespace, appPort)
+		})
+		if len(of) < len(nodes) {
+			s.WaitNotReady(ls.Name, v1alpha1.ReasonNameTaken, fmt.Sprintf("2 values have no name: %s (%s is the name of",
+				slices.Min(slices.DeleteFunc(slices.Clone(group.values), func(value string) bool {
+					return results[value] != ""
+				})), hostnames[of[0]]))
+		}
+	}
 }
 
 // checkDNSPermissions tests that the documented permissions are enough, and that an error names the one to forward.
