@@ -29,6 +29,8 @@ type hostnamesController struct {
 
 func newHostnamesController(deps app.Dependencies,
 	syncStatus func(localService types.NamespacedName)) *hostnamesController {
+	// An EndpointSlice may have the name of a LocalService.
+	deps.Observed = cache.NewObserved()
 	c := &hostnamesController{Dependencies: deps, syncStatus: syncStatus}
 	c.loop = reconcile.New("hostnames", deps.Clock, c.sync)
 	c.Caches.HostnameSlices.OnChange(c.sliceChanged)

@@ -289,3 +289,23 @@ func TestWaitsForItsOwnCopies(t *testing.T) {
 		expect(t, "requests before it is observed", nil, c.requests())
 	}, testLocalService(hostnamesMode), testNode("a"))
 }
+
+// TestSliceNamedLikeLocalService: an EndpointSlice with the name of a LocalService does not erase what that has written,
+// so that its next sync waits for the cache.
+func TestSliceNamedLikeLocalService(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		slice := objects.SourceSlice("other", "other", "demo", "a")
+		slice.Labels[v1alpha1.HostnamesLabelKey] = v1alpha1.HostnamesSource
+		c.create(slice)
+		c.start()
+		c.endpoint.Stall("services", 35*time.Second)
+		c.editSpec(func(ls *v1alpha1.LocalService) { ls.Spec.PublishNotReadyAddresses = true })
+		time.Sleep(time.Second)
+		c.writes()
+		edit(c, "demo", func(s *discoveryv1.EndpointSlice) { s.Endpoints = nil })
+		time.Sleep(time.Second)
+		c.editSpec(func(ls *v1alpha1.LocalService) { ls.Spec.PublishNotReadyAddresses = false })
+		time.Sleep(10 * time.Second)
+		expect(t, "writes before the cache has observed the first", nil, c.writes())
+	}, testLocalService(), testNode("a"))
+}
