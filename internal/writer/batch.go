@@ -98,14 +98,18 @@ func (t *turn) undone(ctx context.Context, change *plan.Change) *plan.ContestedE
 	if len(fields) == 0 {
 		return nil
 	}
-	if t.manager == nil {
+	if t.rival == nil {
 		var paths [][]string
 		for _, field := range fields {
 			paths = append(paths, plan.PathOf(field))
 		}
-		t.manager = new(t.managerOf(ctx, corev1.SchemeGroupVersion.WithResource("services"), change.Current, paths...))
+		manager, isCurrent := t.rivalOf(ctx, corev1.SchemeGroupVersion.WithResource("services"), change.Current, paths...)
+		t.rival = &rival{manager, isCurrent}
 	}
-	return &plan.ContestedError{Object: "Service " + change.Name, Fields: fields, Manager: *t.manager}
+	if !t.rival.isCurrent {
+		return nil // The write will fail, and the sync is tried again.
+	}
+	return &plan.ContestedError{Object: "Service " + change.Name, Fields: fields, Manager: t.rival.manager}
 }
 
 // retryIn records how long a change has to wait. The time may have just run out.

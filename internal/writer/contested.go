@@ -35,14 +35,18 @@ func contestedBy(change *plan.Change, stored *corev1.Service) (contested, refuse
 	return &plan.ContestedError{Fields: fields}, nil
 }
 
-// managerOf returns the field manager that has set one of some paths in an object last, beside the controller; "" if
-// the object does not say so. It uses a list request, which is permitted anyway.
-func (d *Dependencies) managerOf(ctx context.Context, resource schema.GroupVersionResource, object klog.KMetadata,
-	paths ...[]string) string {
+// rivalOf returns the field manager that has set one of some paths in an object last, beside the controller; "" if the
+// object does not say so. isCurrent is false if the cache lags behind the API server, so that the object may not have
+// been changed at all. It uses a list request, which is permitted anyway.
+func (d *Dependencies) rivalOf(ctx context.Context, resource schema.GroupVersionResource, object versioned,
+	paths ...[]string) (manager string, isCurrent bool) {
 	list, err := d.Metadata.Resource(resource).Namespace(object.GetNamespace()).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, object.GetName()).String()})
-	if err != nil || len(list.Items) != 1 {
-		return "" // It is only for the message.
+	if err != nil {
+		return "", true // A fight is worse than a report without the manager.
+	}
+	if len(list.Items) != 1 || list.Items[0].ResourceVersion != object.GetResourceVersion() {
+		return "", false
 	}
 	var last metav1.ManagedFieldsEntry
 	for _, entry := range list.Items[0].ManagedFields {
@@ -50,7 +54,13 @@ func (d *Dependencies) managerOf(ctx context.Context, resource schema.GroupVersi
 			last = entry
 		}
 	}
-	return last.Manager
+	return last.Manager, true
+}
+
+// versioned identifies the version of an object.
+type versioned interface {
+	klog.KMetadata
+	GetResourceVersion() string
 }
 
 // includes reports whether a set of managed fields has one of some paths.

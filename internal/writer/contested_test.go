@@ -110,6 +110,15 @@ func TestUndone(t *testing.T) {
 		if want := []time.Duration{0, 2100 * ms, 6200 * ms, 14300 * ms}; !slices.Equal(at, want) {
 			t.Errorf("writes after %v, want %v", at, want)
 		}
+		time.Sleep(f.deps.Refusals.RetryAfter(Attempt{Owner: f.ls.UID, Generation: f.ls.Generation, Action: plan.Update,
+			Name: "demo-a"}))
+		f.write(change)
+		f.version = "later"
+		if _, requests := f.write(change); len(requests) != 1 {
+			t.Errorf("while the cache lags: %v", requests)
+		}
+		f.version = change[0].Current.GetResourceVersion()
+		f.write(change)
 		other := f.changes(plan.Update, "a", "b")
 		other[0].Fields, other[1].Fields = []string{"ports"}, []string{"selector"}
 		if _, requests := f.write(other); !slices.Equal(requests, []string{"patch demo-b"}) {

@@ -71,6 +71,8 @@ type fixture struct {
 
 	// managed is who has set which fields of each object.
 	managed []metav1.ManagedFieldsEntry
+	// version is that of each Service on the API server.
+	version string
 
 	// isAwaited is true if somebody waits for the end of a turn.
 	isAwaited bool
@@ -82,7 +84,7 @@ type fixture struct {
 func newFixture(t *testing.T, concurrency int, edit ...func(*v1alpha1.LocalService)) *fixture {
 	t.Helper()
 	f := &fixture{t: t, ls: objects.LocalService(edit...), kube: fake.NewClientset(),
-		answer: func(string, *corev1.Service) error { return nil },
+		answer: func(string, *corev1.Service) error { return nil }, version: "7",
 		onNode: func(name string) error { return apierrors.NewNotFound(corev1.Resource("nodes"), name) }}
 	f.live = &metav1.PartialObjectMetadata{ObjectMeta: *f.ls.ObjectMeta.DeepCopy()}
 	metadata := metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme())
@@ -93,7 +95,8 @@ func newFixture(t *testing.T, concurrency int, edit ...func(*v1alpha1.LocalServi
 		return true, &metav1.PartialObjectMetadata{}, f.onNode(a.(core.GetAction).GetName())
 	})
 	metadata.PrependReactor("list", "*", func(core.Action) (bool, runtime.Object, error) {
-		object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{ManagedFields: f.managed}}
+		object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{ManagedFields: f.managed,
+			ResourceVersion: f.version}}
 		return true, &metav1.List{Items: []runtime.RawExtension{{Object: object}}}, nil
 	})
 	f.kube.PrependReactor("*", "services", f.react)

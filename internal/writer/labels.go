@@ -17,6 +17,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
 	"github.com/localservice-dev/local-service-controller/internal/owner"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 	"github.com/localservice-dev/local-service-controller/internal/words"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
@@ -33,8 +34,12 @@ func (d *Dependencies) WriteLabel(ctx context.Context, p *cache.Pod, key string)
 	defer cancel()
 	attempt := LabelAttempt(p)
 	if undone := d.Refusals.Undone(attempt, []string{key}, 0); len(undone) > 0 {
-		contested := &plan.ContestedError{Object: "Pod " + p.GetName(), Fields: undone, Manager: d.managerOf(ctx,
-			corev1.SchemeGroupVersion.WithResource("pods"), p, []string{"metadata", "labels", key})}
+		manager, isCurrent := d.rivalOf(ctx, corev1.SchemeGroupVersion.WithResource("pods"), p,
+			[]string{"metadata", "labels", key})
+		if !isCurrent {
+			return 0, nil, reconcile.Stale(errors.New("the pod has changed"))
+		}
+		contested := &plan.ContestedError{Object: "Pod " + p.GetName(), Fields: undone, Manager: manager}
 		return time.Until(d.Refusals.AddUndone(attempt, contested).RetryAt), contested, nil
 	}
 	isAgain := d.Observed.SinceWrite(cache.KeyOf(p), d.Caches.Pods) < soon

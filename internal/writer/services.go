@@ -100,8 +100,14 @@ type turn struct {
 	writes int // The number of writes that have ended.
 	batch  batch
 	out    plan.Outcome
-	// manager is who has undone updates, "" if that is not known; nil until one was undone.
-	manager *string
+	// rival is who has undone updates; nil until one was undone.
+	rival *rival
+}
+
+// rival is a field manager, "" if it is not known, as the API server has it if the cache is current.
+type rival struct {
+	manager   string
+	isCurrent bool
 }
 
 func (t *turn) client() typedcorev1.ServiceInterface {

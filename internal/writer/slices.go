@@ -47,9 +47,13 @@ func (d *Dependencies) WriteCopy(ctx context.Context, ls *v1alpha1.LocalService,
 		return after, false, nil
 	}
 	if undone := d.Refusals.Undone(attempt, change.Fields, change.Sum); len(undone) > 0 {
+		manager, isCurrent := d.rivalOf(ctx, discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), change.Current,
+			[]string{"endpoints"}, []string{"ports"}, []string{"metadata"})
+		if !isCurrent {
+			return 0, false, reconcile.Stale(errors.New("the EndpointSlice has changed"))
+		}
 		contested := &plan.ContestedError{Object: plan.EndpointSliceKind + " " + change.Name, Fields: undone,
-			Manager: d.managerOf(ctx, discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), change.Current,
-				[]string{"endpoints"}, []string{"ports"}, []string{"metadata"})}
+			Manager: manager}
 		return time.Until(d.Refusals.AddUndone(attempt, contested).RetryAt), true, nil
 	}
 	before := d.Refusals.Get(attempt)
