@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/klog/v2"
 
 	"github.com/localservice-dev/local-service-controller/internal/app"
@@ -72,6 +73,8 @@ func TestPodsLeft(t *testing.T) {
 		return func(c *cluster) { c.answer(verb, resource, func(string) error { return err }) }
 	}
 	invalid := apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "p", nil)
+	changed := apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "p", field.ErrorList{
+		field.Forbidden(field.NewPath("spec"), "pod updates may not change fields other than the image")})
 	otherUID := apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "p", nil)
 	otherUID.ErrStatus.Details.Causes = []metav1.StatusCause{{Field: "metadata.uid"}}
 	for name, test := range map[string]struct {
@@ -95,6 +98,8 @@ func TestPodsLeft(t *testing.T) {
 		"the owner cannot be read": {"apps/v1", "ReplicaSet", answers("get", "replicasets",
 			apierrors.NewForbidden(appsv1.Resource("replicasets"), "owner", nil)), "forbidden", false},
 		"refused by a policy": {"v1", "Node", answers("patch", "pods", invalid), "is invalid", false},
+		"a policy changes more": {"v1", "Node", answers("patch", "pods", changed), "changes the pod in the same request",
+			false},
 		"a webhook that is down": {"v1", "Node", answers("patch", "pods",
 			apierrors.NewInternalError(errors.New("failed calling webhook"))), "failed calling webhook", false},
 		"another pod by now": {"v1", "Node", answers("patch", "pods", otherUID), "", false},

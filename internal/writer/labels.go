@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -85,6 +86,10 @@ func (d *Dependencies) writeLabel(ctx context.Context, p *cache.Pod, key string)
 		err = refuse("an admission webhook or policy removes it, or sets it to something else (%q): exempt the label "+
 			"%s from it", written.Labels[key], key)
 	}
+	if hasCause(err, func(cause metav1.StatusCause) bool { return strings.HasPrefix(cause.Field, "spec") }) {
+		err = refuse("an admission webhook or policy changes the pod in the same request, as Kubernetes does not allow: "+
+			"exempt the controller's service account from it: %w", err)
+	}
 	metrics.PodLabelWrites.WithLabelValues(metrics.Result(err)).Inc()
 	return written, err
 }
@@ -116,10 +121,12 @@ func (d *Dependencies) checkMayChange(ctx context.Context, p *cache.Pod, key, cu
 
 // isGone reports whether a pod was not labelled because it was deleted, or because another pod has its name.
 func isGone(err error) bool {
-	status, ok := errors.AsType[*apierrors.StatusError](err)
-	if !ok || status.ErrStatus.Details == nil || ClassOf(err) == Refused && !apierrors.IsInvalid(err) {
-		return false
-	}
 	isUID := func(cause metav1.StatusCause) bool { return cause.Field == "metadata.uid" }
-	return apierrors.IsNotFound(err) || slices.ContainsFunc(status.ErrStatus.Details.Causes, isUID)
+	return ClassOf(err) == Stale && apierrors.IsNotFound(err) || hasCause(err, isUID)
+}
+
+// hasCause reports whether an error has such a cause.
+func hasCause(err error, is func(metav1.StatusCause) bool) bool {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	return ok && status.ErrStatus.Details != nil && slices.ContainsFunc(status.ErrStatus.Details.Causes, is)
 }
