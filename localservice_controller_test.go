@@ -531,6 +531,31 @@ func TestLocalServicesLag(t *testing.T) {
 	}, testLocalService(), testNode("a"))
 }
 
+// TestLongOutage: when the API server is back after an outage, what was about to be written and what has changed
+// meanwhile is right within seconds, whatever a load balancer has answered in its place.
+func TestLongOutage(t *testing.T) {
+	for _, outcome := range []simulation.Outcome{simulation.Away, simulation.BadGateway, simulation.GatewayTimeout,
+		simulation.Throttled} {
+		t.Run(string(outcome), func(t *testing.T) {
+			inCluster(t, func(t *testing.T, c *cluster) {
+				c.start()
+				for i := range 5 { // Backoffs have jitter.
+					before, meanwhile := fmt.Sprint("before-", i), fmt.Sprint("meanwhile-", i)
+					c.create(testNode(before))
+					time.Sleep(time.Duration(i) * time.Millisecond)
+					c.server.Stop(3*time.Minute, 0, outcome)
+					time.Sleep(time.Minute)
+					c.create(testNode(meanwhile))
+					time.Sleep(2 * time.Minute)
+					c.waitUntil(func() bool {
+						return c.services()["demo-"+before] != nil && c.services()["demo-"+meanwhile] != nil
+					})
+				}
+			}, testLocalService(), testNode("node1"))
+		})
+	}
+}
+
 // TestConflictsAreReported: a webhook that refuses with the code of a conflict looks like a cache that lags, but the
 // status must not say that everything is in place.
 func TestConflictsAreReported(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -107,18 +106,13 @@ func (r *Reader) persist(ctx context.Context, try func() error) error {
 	}
 }
 
-// isTransient reports whether the same request may succeed later. A reflector handles the other errors: it lists anew
-// if the resource version has expired, and does not stream if the API server cannot.
+// isTransient reports whether the same request may succeed later. A reflector handles the other errors: it lists anew if
+// the resource version has expired or is too new, and does not stream if the API server cannot. A status code has no
+// meaning without a Status: a load balancer may answer anything during an outage.
 func isTransient(err error) bool {
-	status := apierrors.APIStatus(nil)
-	if !errors.As(err, &status) {
-		return true // The API server has not answered.
-	}
-	switch status.Status().Code {
-	case http.StatusGone, http.StatusGatewayTimeout, http.StatusBadRequest, http.StatusUnprocessableEntity:
-		return false
-	}
-	return true
+	isHandled := apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsInvalid(err) ||
+		apierrors.IsBadRequest(err) || apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
+	return !isHandled || apierrors.IsUnexpectedServerError(err)
 }
 
 // isRestart reports whether an error ends a watch that the reflector begins anew.

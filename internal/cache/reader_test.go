@@ -59,10 +59,17 @@ func answered(code int) error {
 	return apierrors.NewGenericServerResponse(code, "get", corev1.Resource("services"), "", "cannot", 0, false)
 }
 
+// balanced returns the error of an answer without a Status, as load balancers give it.
+func balanced(code int) error {
+	return apierrors.NewGenericServerResponse(code, "get", corev1.Resource("services"), "", "<html>", 0, true)
+}
+
 // TestReadsPersist: what fails is tried again every few seconds, and is reported only if it has failed for a while.
 // What the reflector must handle is returned at once.
 func TestReadsPersist(t *testing.T) {
 	refused, expired := errors.New("connection refused"), apierrors.NewResourceExpired("too old")
+	tooNew := apierrors.NewTimeoutError("Too large resource version", 1)
+	tooNew.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}
 	for name, c := range map[string]struct {
 		err    error
 		lasts  time.Duration
@@ -74,7 +81,14 @@ func TestReadsPersist(t *testing.T) {
 		"there is no CRD":         {answered(http.StatusNotFound), time.Minute, true},
 		"it answers anything":     {answered(http.StatusConflict), time.Minute, true},
 		"the version is too old":  {expired, time.Minute, false},
-		"the version is too new":  {answered(http.StatusGatewayTimeout), time.Minute, false},
+		"the version is too new":  {tooNew, time.Minute, false},
+		"it is overloaded":        {answered(http.StatusGatewayTimeout), 40 * time.Second, true},
+		"a load balancer's 504":   {balanced(http.StatusGatewayTimeout), 40 * time.Second, true},
+		"a load balancer's 502":   {balanced(http.StatusBadGateway), 40 * time.Second, true},
+		"a load balancer's 429":   {balanced(http.StatusTooManyRequests), 40 * time.Second, true},
+		"a load balancer's 410":   {balanced(http.StatusGone), 40 * time.Second, true},
+		"a load balancer's 422":   {balanced(http.StatusUnprocessableEntity), 40 * time.Second, true},
+		"a load balancer's 400":   {balanced(http.StatusBadRequest), 40 * time.Second, true},
 		"it cannot stream lists":  {answered(http.StatusUnprocessableEntity), time.Minute, false},
 	} {
 		for _, verb := range []string{"list", "watch"} {

@@ -32,6 +32,8 @@ func ClassOf(err error) Class {
 	switch {
 	case isOurs, isContested(err):
 		return Refused
+	case apierrors.IsUnexpectedServerError(err):
+		return Transient // The answer is no Status: most likely that of a load balancer, whatever its code.
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return Terminating
 	case apierrors.IsAlreadyExists(err), apierrors.IsConflict(err), apierrors.IsNotFound(err),

@@ -42,7 +42,7 @@ func (d *Dependencies) nodeLabels(ctx context.Context, name string) (labels.Set,
 	nodes := d.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("nodes"))
 	node, err := nodes.Get(ctx, name, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err):
+	case apierrors.IsNotFound(err) && ClassOf(err) == Stale:
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("check whether node %q is gone: %w", name, err)

@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -35,12 +36,18 @@ const (
 	// carried out 20 s later, whether the client still waits or not.
 	Hang Outcome = "hang"
 	Late Outcome = "late"
+	// BadGateway, GatewayTimeout and Throttled are answers without a Status, which a load balancer gives in place of the
+	// API server: 502, 504 and 429.
+	BadGateway     Outcome = "502"
+	GatewayTimeout Outcome = "504"
+	Throttled      Outcome = "429"
 	// Paused is a request that is carried out when the fault is over, whether the client still waits or not.
 	Paused Outcome = "paused"
 )
 
 var outcomes = []string{string(Forbidden), string(Denied), string(Invalid), string(Conflict), string(Busy),
-	string(Internal), string(Unavailable), string(Unsent), string(Lost), string(Hang), string(Late)}
+	string(Internal), string(Unavailable), string(Unsent), string(Lost), string(Hang), string(Late),
+	string(BadGateway), string(GatewayTimeout), string(Throttled)}
 
 const (
 	// lateBy is how much later a late request is carried out, and hangsFor how long a hanging connection stays.
@@ -190,12 +197,16 @@ func (e *Endpoint) carryOut(r *request, do func() (*http.Response, error)) (*htt
 			}
 		}
 		response, err := do()
-		if e.server.outcome() == Away {
-			return nil, errConnection
+		if !e.server.isAway() {
+			return response, err
+		} else if balanced := e.server.outcome().balanced(r.Request); balanced != nil {
+			return balanced, nil
 		}
-		return response, err
+		return nil, errConnection
 	case Away:
 		return nil, errAway
+	case BadGateway, GatewayTimeout, Throttled:
+		return fault.Outcome.balanced(r.Request), nil
 	case Unsent:
 		return nil, errConnection
 	case Lost:
@@ -233,6 +244,17 @@ func carryOutLate(r *request, by time.Duration, do func() (*http.Response, error
 	case result := <-done:
 		return result.response, result.err
 	}
+}
+
+// balanced returns the answer of a load balancer that an outcome stands for, nil if it stands for none.
+func (o Outcome) balanced(r *http.Request) *http.Response {
+	code, err := strconv.Atoi(string(o))
+	if err != nil {
+		return nil
+	}
+	response := answer(r, code, []byte("<html><body>"+http.StatusText(code)+"</body></html>"))
+	response.Header.Set("Content-Type", "text/html")
+	return response
 }
 
 // error returns the refusal that an outcome stands for.

@@ -242,7 +242,7 @@ func fails(d *drawing) Step {
 
 // outages stop the API server, from a restart in place to a failure of its machine.
 func outages(d *drawing) Step {
-	return Step{Do: "restart-server", On: d.of("moment", "0s", "20ms", "150ms", "500ms"), How: d.of("roles", "", "roles"),
+	return Step{Do: "restart-server", On: d.of("moment", "0s", "20ms", "150ms", "500ms"), How: d.of("roles", "", "roles", "502", "504", "429"),
 		For: pick(d, 300*time.Millisecond, 3*time.Second, 12*time.Second, 44*time.Second, 3*time.Minute)}
 }
 

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -20,13 +21,18 @@ const (
 var errAway = fmt.Errorf("simulated: %w", &net.OpError{Op: "dial", Net: "tcp",
 	Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)})
 
-// outage says until when the API server does not run, and until when it then refuses everything, because it knows no
-// roles.
-type outage struct{ away, denies time.Time }
+// outage says until when the API server does not run, what becomes of requests meanwhile, and until when it then refuses
+// everything, because it knows no roles.
+type outage struct {
+	away, denies time.Time
+	outcome      Outcome
+}
 
-// stop stops the API server for a while: no connection is made, answers under way are lost, and watches end.
-func (s *APIServer) stop(during, denies time.Duration) {
+// Stop stops the API server for a while: answers under way are lost, and watches end. No connection is made, or a load
+// balancer answers.
+func (s *APIServer) Stop(during, denies time.Duration, outcome Outcome) {
 	s.mu.Lock()
+	s.outage.outcome = outcome
 	s.outage.away = later(s.outage.away, time.Now().Add(during))
 	s.outage.denies = s.outage.away.Add(denies)
 	endpoints := s.endpoints
@@ -42,19 +48,25 @@ func (s *APIServer) outcome() Outcome {
 	defer s.mu.Unlock()
 	switch now := time.Now(); {
 	case now.Before(s.outage.away):
-		return Away
+		return s.outage.outcome
 	case now.Before(s.outage.denies):
 		return Denied
 	}
 	return ""
 }
 
-// restartServer stops the API server after a moment, which On says, for a while. When it is back, it refuses everything
-// for a moment if How says so.
+func (s *APIServer) isAway() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Now().Before(s.outage.away)
+}
+
+// restartServer stops the API server after a moment, which On says, for a while. How is what a load balancer answers
+// meanwhile, or "roles" if the API server refuses everything for a moment when it is back.
 func restartServer(_ context.Context, w *world, s Step) {
-	denies, settled := time.Duration(0), settleTime
+	denies, settled, outcome := time.Duration(0), settleTime, cmp.Or(Outcome(s.How), Away)
 	if s.How == "roles" {
-		denies = rolesTime
+		denies, outcome = rolesTime, Away
 	}
 	if w.history.Replicas > 1 {
 		settled += leaseTime
@@ -66,5 +78,5 @@ func restartServer(_ context.Context, w *world, s Step) {
 	if denies > 0 {
 		w.guard.deny(after+s.For, denies)
 	}
-	time.AfterFunc(after, func() { w.server.stop(s.For, denies) })
+	time.AfterFunc(after, func() { w.server.Stop(s.For, denies, outcome) })
 }

@@ -147,7 +147,9 @@ func (e *Endpoint) watch(r *request) (*http.Response, error) {
 		deadline := time.Now().Add(freshTimeout)
 		for e.isStalled(v) {
 			if time.Now().After(deadline) {
-				return refusal(r.Request, apierrors.NewTimeoutError("Too large resource version", 1)), nil
+				tooLarge := apierrors.NewTimeoutError("Too large resource version", 1)
+				tooLarge.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}
+				return refusal(r.Request, tooLarge), nil
 			}
 			if err := sleep(r.Request, 50*time.Millisecond); err != nil {
 				return nil, err
