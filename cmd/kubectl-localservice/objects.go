@@ -84,13 +84,13 @@ func (c *cluster) newObjects(one *v1alpha1.LocalService, clusterDomain string) *
 	if one != nil {
 		only = fields.OneTermEqualSelector(metav1.ObjectNameField, one.Name).String()
 	}
-	o.localServices = newSource(o, "localservices", &v1alpha1.LocalService{}, c.localServices,
+	o.localServices = newSource(o, "localservices", &v1alpha1.LocalService{},
 		c.localServices.LocalserviceV1alpha1().LocalServices(c.namespace), only)
-	o.nodes = newSource(o, "nodes", &corev1.Node{}, c.kube, c.kube.CoreV1().Nodes(), "")
-	o.services = newSource(o, "services", &corev1.Service{}, c.kube, c.kube.CoreV1().Services(c.namespace), "")
-	o.endpointSlices = newSource(o, "endpointslices", &discoveryv1.EndpointSlice{}, c.kube,
+	o.nodes = newSource(o, "nodes", &corev1.Node{}, c.kube.CoreV1().Nodes(), "")
+	o.services = newSource(o, "services", &corev1.Service{}, c.kube.CoreV1().Services(c.namespace), "")
+	o.endpointSlices = newSource(o, "endpointslices", &discoveryv1.EndpointSlice{},
 		c.kube.DiscoveryV1().EndpointSlices(c.namespace), "")
-	o.pods = newSource(o, "pods", &corev1.Pod{}, c.kube, c.kube.CoreV1().Pods(c.namespace), "")
+	o.pods = newSource(o, "pods", &corev1.Pod{}, c.kube.CoreV1().Pods(c.namespace), "")
 	return o
 }
 
@@ -101,7 +101,7 @@ type lister[L runtime.Object] interface {
 }
 
 // newSource makes a source of the objects that a field selector selects.
-func newSource[L runtime.Object](o *objects, resource string, object runtime.Object, client any, api lister[L],
+func newSource[L runtime.Object](o *objects, resource string, object runtime.Object, api lister[L],
 	only string) *source {
 	s := &source{}
 	s.ListWithContextFunc = func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
@@ -115,7 +115,7 @@ func newSource[L runtime.Object](o *objects, resource string, object runtime.Obj
 		return watching, err
 	}
 	s.SharedIndexInformer = cache.NewSharedIndexInformer(
-		cache.ToListWatcherWithWatchListSemantics(&s.ListWatch, client),
+		cache.ToListWatcherWithWatchListSemantics(&s.ListWatch, s),
 		object, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	_, err := s.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) { o.signal() },
 		UpdateFunc: func(any, any) { o.signal() }, DeleteFunc: func(any) { o.signal() }})
@@ -126,6 +126,10 @@ func newSource[L runtime.Object](o *objects, resource string, object runtime.Obj
 	}))
 	return s
 }
+
+// IsWatchListSemanticsUnSupported keeps informers from streaming lists: behind a proxy that drops bookmarks, they would
+// wait for the end of the list without end.
+func (*source) IsWatchListSemanticsUnSupported() bool { return true }
 
 func (o *objects) sources() []*source {
 	sources := []*source{o.localServices, o.services, o.endpointSlices}
@@ -317,8 +321,7 @@ func (o *objects) signal() {
 
 // addProblem records why a resource cannot be watched, or that it can. Errors that end with the next list do not count.
 func (o *objects) addProblem(ctx context.Context, resource string, err error) {
-	if ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsInvalid(err) ||
-		apierrors.IsTimeout(err) {
+	if ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 		return
 	}
 	o.mu.Lock()
