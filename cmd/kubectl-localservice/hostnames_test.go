@@ -76,7 +76,7 @@ EU.b   eu-b.demo   0/0         no pod with app=demo here
 n5     <none>      0/0         no value for label zone (spec.groupBy), so no name
 `,
 		"nodes demo -o name": "\nservice/demo\n",
-		"url demo EU.b":      "\nhttp://eu-b.demo.default:8080\n",
+		"url demo eu-a":      "\nhttp://eu-a.demo.default:8080\n",
 	})
 	newHostnamesFixture(t, "").wantOutput(t, "", map[string]string{
 		"url demo n1": "\nhttp://n1.demo.default:8080\n",

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -128,7 +129,6 @@ func TestURL(t *testing.T) {
 	type ports = []v1alpha1.ServicePort
 	http := v1alpha1.ServicePort{Name: "http", Port: 80, TargetPort: intstr.FromInt32(8080)}
 	https := v1alpha1.ServicePort{Name: "https", Port: 443, TargetPort: intstr.FromString("web")}
-	tls := v1alpha1.ServicePort{Name: "x", Port: 1, AppProtocol: new("HTTPS")}
 	for _, c := range map[string]struct {
 		clusterIP string
 		ports     ports
@@ -138,16 +138,48 @@ func TestURL(t *testing.T) {
 		"first port":           {"", ports{http, https}, "", "http://s-n1.default:80"},
 		"by name":              {"", ports{http, https}, "https", "https://s-n1.default:443"},
 		"by number":            {"", ports{http, https}, "443", "https://s-n1.default:443"},
-		"appProtocol":          {"", ports{tls}, "", "https://s-n1.default:1"},
 		"headless":             {"None", ports{http}, "", "http://s-n1.default:8080"},
 		"headless, any port":   {"None", nil, "5060", "http://s-n1.default:5060"},
 		"headless, no target":  {"None", ports{{Port: 7}}, "", "http://s-n1.default:7"},
 		"headless, with names": {"None", ports{http, https}, "https", "https://s-n1.default:8443"},
 	} {
 		ls := localService("s", c.clusterIP, c.ports...)
-		f := newFixture(t, service("s-n1", "n1"), slice("s-n1"))
+		f := newFixture(t, service("s-n1", "n1"), slice("s-n1", endpoint("a", "10.0.0.1", true)))
 		f.localServices = fake.NewClientset(ls)
 		f.want(t, c.want+"\n", "", "url", "s", "n1", "--port", c.port)
+	}
+}
+
+// TestScheme: the scheme follows from the appProtocol of a port or, without one, from its name and number. A port that
+// no URL is for has none.
+func TestScheme(t *testing.T) {
+	for want, ports := range map[string][]v1alpha1.ServicePort{
+		"http://": {{Port: 80}, {Port: 8080, Name: "web"}, {Port: 9090, Name: "metrics"}, {Port: 443, Name: "http-x"},
+			{Port: 443, AppProtocol: new("http")}, {Port: 1, AppProtocol: new("kubernetes.io/h2c")}},
+		"https://": {{Port: 443}, {Port: 443, Name: "webhook"}, {Port: 8443, Name: "https"}, {Port: 1, Name: "https-api"},
+			{Port: 80, Name: "http", AppProtocol: new("HTTPS")}},
+		"ws://":  {{Port: 80, AppProtocol: new("kubernetes.io/ws")}},
+		"wss://": {{Port: 443, AppProtocol: new("kubernetes.io/wss")}},
+		"": {{Port: 53, Protocol: corev1.ProtocolUDP}, {Port: 443, Name: "https", Protocol: corev1.ProtocolUDP},
+			{Port: 9000, Name: "grpc"}, {Port: 443, Name: "grpc-api"}, {Port: 443, Name: "tls"}, {Port: 1, Name: "tcp-x"},
+			{Port: 6379, Name: "redis"}, {Port: 80, Name: "http", AppProtocol: new("example.com/own")},
+			{Port: 443, AppProtocol: new("grpc")}},
+	} {
+		for _, port := range ports {
+			if got := schemeOf(&port); got != want {
+				t.Errorf("%q, want %q: %+v", got, want, port)
+			}
+		}
+	}
+}
+
+// TestURLOfSpelledNode: a node may be given as its name spells it. If nothing answers there, a warning says so.
+func TestURLOfSpelledNode(t *testing.T) {
+	const warning = "warning: nothing answers as %s now: see `kubectl localservice nodes demo -n default`\n"
+	for _, node := range []string{"k8s03.lab", "k8s03-lab"} {
+		f := newFixture(t, service("demo-k8s03-lab", "k8s03.lab"), &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+			Name: "k8s03.lab", Labels: map[string]string{"disk": "ssd"}}})
+		f.want(t, "http://demo-k8s03-lab.default:80\n", fmt.Sprintf(warning, "demo-k8s03-lab.default"), "url", "demo", node)
 	}
 }
 
@@ -237,7 +269,11 @@ func TestExternalURL(t *testing.T) {
 			"http://[2001:db8::1]:30080\n"},
 		"node without addresses": {typed("NodePort", 30080), nil, "error: node n6 has no address: look"},
 		"cluster IP": {typed("ClusterIP", 0), nil,
-			"error: no address for clients outside the cluster in Service s-n6: set spec.type"},
+			"error: no address for clients outside the cluster in Service default/s-n6: set spec.type"},
+		"no address": {typed("NodePort", 30080), []corev1.NodeAddress{{Type: corev1.NodeExternalIP,
+			Address: "evil.example -o \x1b[31m"}}, `error: node n6 reports the address "evil.example -o \x1b[31m", which`},
+		"no address, but a zone": {typed("NodePort", 30080), []corev1.NodeAddress{{Type: corev1.NodeExternalIP,
+			Address: "fe80::1%$(reboot)"}}, `error: node n6 reports the address "fe80::1%$(reboot)", which`},
 	} {
 		f := newFixture(t, c.service)
 		f.localServices = fake.NewClientset(localService("s", "", v1alpha1.ServicePort{Name: "http", Port: 80}))
@@ -251,8 +287,8 @@ func TestExternalURL(t *testing.T) {
 			t.Errorf("%s: got %s; want %s", name, got, c.want)
 		}
 	}
-	newHostnamesFixture(t, "").wantError(t, "mode Hostnames is for clients inside the cluster", "url", "demo", "n1",
-		"--external")
+	newHostnamesFixture(t, "").wantError(t, "LocalService default/demo is for clients inside the cluster", "url", "demo",
+		"n1", "--external")
 }
 
 var forbidden = apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no"))
@@ -280,7 +316,8 @@ func TestErrors(t *testing.T) {
 			"see `kubectl localservice nodes demo -n default`"},
 		{args: "url demo n1 --port x", want: "has no port x: choose one of http 80, metrics 9090"},
 		{args: "url no-ports n1", want: "names no ports: choose one of the pods' with --port"},
-		{args: "url headless n1", want: "the pods' own port web…see `kubectl localservice nodes headless -n"},
+		{args: "url headless n1", want: "the pods' own port web, and Service default/headless-n1 has…" +
+			"see `kubectl localservice nodes headless -n"},
 		{"nodes demo", "localservices", noCRD, "not know LocalServices…install.yaml of a release"},
 		{"nodes demo", "pods", forbidden, "ask for the permission: pods is forbidden"},
 		{"url demo n1", "services", forbidden, "ask for the permission"},

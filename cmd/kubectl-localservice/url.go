@@ -3,15 +3,16 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -29,9 +30,11 @@ func (p *plugin) urlCommand() *cobra.Command {
 		Long: `Print the URL at which the pods of a LocalService on one node answer, for clients inside the cluster.
 With spec.groupBy, NODE is a group of nodes.
 
-The URL begins with https if the port's appProtocol or name is https, and with http otherwise. For a headless
-LocalService (clusterIP: None, or mode: Hostnames) it has the port of the pods, because headless Services do not
-translate ports.
+The scheme follows from the port's appProtocol, or from its name or number, and is http otherwise. Without a scheme,
+such as for UDP and grpc, only host:port is printed. For a headless LocalService (clusterIP: None, or mode: Hostnames),
+the port is that of the pods, because headless Services do not translate ports.
+
+If nothing answers now, a warning says so: the URL is the one to use once something does.
 
 With --external, the URL is for clients outside the cluster: the address of the Service's load balancer or, without one,
 the node's own with the node port. Whether a firewall lets them through cannot be known.`,
@@ -86,20 +89,43 @@ func (p *plugin) url(ctx context.Context, name, node, nameOrNumber string, exter
 	if err != nil {
 		return err
 	}
-	scheme := "http"
-	if strings.EqualFold(ptr.Deref(port.AppProtocol, port.Name), "https") {
-		scheme = "https"
+	// A node reports its own addresses, and the output is for shells.
+	if net.ParseIP(host) == nil && len(content.IsDNS1123Subdomain(host)) > 0 {
+		return fmt.Errorf("node %s reports the address %q, which is neither an IP address nor a DNS name", n.Node, host)
 	}
-	_, err = fmt.Fprintf(p.Out, "%s://%s\n", scheme, net.JoinHostPort(host, strconv.Itoa(int(number))))
+	if n.Endpoints.Ready == 0 {
+		fmt.Fprintf(p.ErrOut, "warning: nothing answers as %s.%s now: %s\n", n.Name(), ls.Namespace, c.seeNodes(ls))
+	}
+	_, err = fmt.Fprintln(p.Out, schemeOf(port)+net.JoinHostPort(host, strconv.Itoa(int(number))))
 	return err
+}
+
+// schemeOf returns how URLs of a port begin, "" if it has none. It guesses that as kubectl and Ingress controllers do: by
+// the appProtocol or the first part of the name, then by the number.
+func schemeOf(port *v1alpha1.ServicePort) string {
+	hint := strings.TrimPrefix(strings.ToLower(ptr.Deref(port.AppProtocol, port.Name)), "kubernetes.io/")
+	switch hint, _, _ = strings.Cut(hint, "-"); {
+	case port.Protocol != "" && port.Protocol != corev1.ProtocolTCP:
+		return ""
+	case hint == "https", hint == "ws", hint == "wss":
+		return hint + "://"
+	case hint == "http", hint == "http2", hint == "h2c":
+		return "http://"
+	case port.AppProtocol != nil, slices.Contains([]string{"grpc", "tcp", "tls", "mongo", "mysql", "redis"}, hint):
+		return ""
+	case port.Port == 443:
+		return "https://"
+	}
+	return "http://"
 }
 
 // externalAddress returns where clients outside the cluster reach the Service of a node.
 func (c *cluster) externalAddress(ctx context.Context, ls *v1alpha1.LocalService, n *diagnose.Node,
 	port *v1alpha1.ServicePort) (host string, number int32, err error) {
 	if ls.Spec.Mode == v1alpha1.ModeHostnames {
-		return "", 0, errors.New("mode Hostnames is for clients inside the cluster: clients outside reach a node's " +
-			"name only in mode Services, with spec.type NodePort or LoadBalancer")
+		return "", 0, fmt.Errorf("LocalService %s/%s is for clients inside the cluster, as its mode is Hostnames: "+
+			"clients outside reach nodes only in mode Services, with spec.type NodePort or LoadBalancer", ls.Namespace,
+			ls.Name)
 	}
 	if len(n.LoadBalancer) > 0 {
 		return n.LoadBalancer[0], port.Port, nil
@@ -110,8 +136,8 @@ func (c *cluster) externalAddress(ctx context.Context, ls *v1alpha1.LocalService
 		}
 	}
 	if number == 0 {
-		return "", 0, fmt.Errorf("no address for clients outside the cluster in Service %s: set spec.type of the "+
-			"LocalService to NodePort or LoadBalancer, or wait for the load balancer", n.Service)
+		return "", 0, fmt.Errorf("no address for clients outside the cluster in Service %s/%s: set spec.type of "+
+			"LocalService %s to NodePort or LoadBalancer, or wait for the load balancer", ls.Namespace, n.Service, ls.Name)
 	}
 	node, err := c.kube.CoreV1().Nodes().Get(ctx, n.Node, metav1.GetOptions{})
 	if err != nil {
@@ -134,13 +160,14 @@ func (c *cluster) seeNodes(ls *v1alpha1.LocalService) string {
 		strings.TrimPrefix(c.kubectl, kubectlCommand))
 }
 
-// named returns the name of a node; with groupBy, node is a group.
+// named returns the name of a node, which may be given as the name spells it; with groupBy, node is a group.
 func (c *cluster) named(ls *v1alpha1.LocalService, list *diagnose.NodeList, node string) (*diagnose.Node, error) {
 	what := cmp.Or(ls.Spec.GroupBy, "node") + " " + node
 	for _, n := range list.Items {
-		if n.Node == node && n.HasService {
+		isNode := n.Node == node || n.Name() == ls.Name+"-"+node || n.Name() == node+"."+ls.Name
+		if isNode && n.HasService {
 			return n, nil
-		} else if n.Node == node {
+		} else if isNode {
 			what += ": " + n.Cause
 		}
 	}
@@ -188,6 +215,6 @@ func (o *objects) portOfClients(ls *v1alpha1.LocalService, port *v1alpha1.Servic
 			}
 		}
 	}
-	return 0, fmt.Errorf("clients of headless Services connect to the pods' own port %s, and Service %s has no "+
-		"endpoint with its number: %s", port.TargetPort.StrVal, service, o.seeNodes(ls))
+	return 0, fmt.Errorf("clients of headless Services connect to the pods' own port %s, and Service %s/%s has no "+
+		"endpoint with its number: %s", port.TargetPort.StrVal, ls.Namespace, service, o.seeNodes(ls))
 }
