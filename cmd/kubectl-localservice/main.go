@@ -15,6 +15,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // for kubeconfigs with an auth-provider
 	"k8s.io/component-base/version"
+	"k8s.io/kubectl/pkg/kuberc"
 
 	"github.com/localservice-dev/local-service-controller/internal/words"
 )
@@ -52,7 +53,12 @@ func (p *plugin) run(args []string) int {
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		SilenceErrors:     true, // They are printed below.
 		SilenceUsage:      true,
-		PersistentPreRun:  func(*cobra.Command, []string) { isRunning = true },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			isRunning = true
+			// The user's kuberc says which credential plugins may run. Its defaults are for kubectl's own commands.
+			_, err := kuberc.NewPreferences().Apply(cmd.Root(), p.config, []string{kubectlCommand, "localservice"}, p.ErrOut)
+			return err
+		},
 	}
 	root.SetArgs(args)
 	root.SetIn(p.In)

@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/yaml"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -342,6 +344,39 @@ func TestErrors(t *testing.T) {
 
 func fail(f *clienttesting.Fake, resource string, err error) {
 	f.PrependReactor("*", resource, func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, err })
+}
+
+// TestCredentialPlugins: a credential plugin of the kubeconfig runs only if the user's kuberc permits that. What it sets
+// for kubectl's own commands does not matter.
+func TestCredentialPlugins(t *testing.T) {
+	for policy, runs := range map[string]bool{"AllowAll": true, "DenyAll": false} {
+		dir := t.TempDir()
+		ran := filepath.Join(dir, "ran")
+		config := clientcmdapi.NewConfig()
+		config.Clusters["none"] = &clientcmdapi.Cluster{Server: "https://127.0.0.1:1"}
+		config.AuthInfos["plugin"] = &clientcmdapi.AuthInfo{Exec: &clientcmdapi.ExecConfig{Command: "touch",
+			Args: []string{ran}, APIVersion: "client.authentication.k8s.io/v1",
+			InteractiveMode: clientcmdapi.NeverExecInteractiveMode}}
+		config.Contexts["none"] = &clientcmdapi.Context{Cluster: "none", AuthInfo: "plugin"}
+		config.CurrentContext = "none"
+		kubeconfig, preferences := filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "kuberc")
+		text := "apiVersion: kubectl.config.k8s.io/v1beta1\nkind: Preference\ncredentialPluginPolicy: " + policy +
+			"\ndefaults: [{command: get, options: [{name: watch, default: 'true'}]}]\n"
+		if err := errors.Join(clientcmd.WriteToFile(*config, kubeconfig),
+			os.WriteFile(preferences, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("KUBECONFIG", kubeconfig)
+		t.Setenv("KUBERC", preferences)
+		var errOut bytes.Buffer
+		p := newPlugin(genericiooptions.IOStreams{Out: &errOut, ErrOut: &errOut})
+		code := p.run([]string{"nodes", "demo"})
+		_, err := os.Stat(ran)
+		if isDenied := strings.Contains(errOut.String(), "not allowed"); code != 1 || (err == nil) != runs ||
+			isDenied == runs || !strings.HasPrefix(errOut.String(), "error: ") {
+			t.Errorf("%s: it ran: %t; %s", policy, err == nil, errOut.String())
+		}
+	}
 }
 
 // TestUnreachable sends requests to a cluster that does not exist, with real clients.
