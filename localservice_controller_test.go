@@ -556,6 +556,18 @@ func TestLongOutage(t *testing.T) {
 	}
 }
 
+// TestProxyWithoutBookmarks: behind a proxy that drops bookmarks, the caches are filled by lists, and follow changes.
+func TestProxyWithoutBookmarks(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		c.endpoint.DropsBookmarks.Store(true)
+		c.start()
+		time.Sleep(time.Minute)
+		c.waitUntil(func() bool { return get[*corev1.Service](c, "demo-node1") != nil })
+		c.create(testNode("node2"))
+		c.waitUntil(func() bool { return get[*corev1.Service](c, "demo-node2") != nil })
+	}, testLocalService(), testNode("node1"))
+}
+
 // TestConflictsAreReported: a webhook that refuses with the code of a conflict looks like a cache that lags, but the
 // status must not say that everything is in place.
 func TestConflictsAreReported(t *testing.T) {

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 )
 
 const (
@@ -24,6 +26,8 @@ const (
 	// reportAfter is how long a list or watch fails before that is reported. For about a second after an API server has
 	// started, its RBAC knows no roles and refuses every request.
 	reportAfter = 10 * time.Second
+	// streamSeconds is how long a streamed list may take. Some proxies drop the bookmark that ends it.
+	streamSeconds int64 = 30
 )
 
 // Reader lists and watches one resource for the reflector of its cache, and tries again what fails.
@@ -55,6 +59,7 @@ func (r Reader) selecting(labels, fields string) Reader {
 }
 
 func (r *Reader) listerWatcher() cache.ListerWatcher {
+	isStreamed := false // the last watch: if the next one is to stream a list again, its end has not come
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (list runtime.Object, err error) {
 			options.LabelSelector, options.FieldSelector = r.labels, r.fields
@@ -66,12 +71,21 @@ func (r *Reader) listerWatcher() cache.ListerWatcher {
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (w watch.Interface, err error) {
 			options.LabelSelector, options.FieldSelector = r.labels, r.fields
+			isStream := ptr.Deref(options.SendInitialEvents, false)
+			if isStream && isStreamed {
+				klog.FromContext(ctx).Info("A streamed list broke off, so that the resource is listed. If this recurs, a proxy "+
+					"drops bookmarks: set KUBE_FEATURE_WatchListClient=false", "resource", r.resource)
+				return nil, errors.New("the streamed list broke off") // The reflector lists.
+			} else if isStream {
+				options.TimeoutSeconds = new(streamSeconds)
+			}
 			err = r.persist(ctx, func() (err error) {
 				if err = r.checkRevision(ctx, options.ResourceVersion); err == nil {
 					w, err = r.watch(ctx, options)
 				}
 				return err
 			})
+			isStreamed = isStream && err == nil
 			return w, err
 		},
 	}, r.client)

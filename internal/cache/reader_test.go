@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 )
 
 // apiServer lists and watches Services in a test.
@@ -43,7 +44,10 @@ func (a *apiServer) reader() cache.ListerWatcherWithContext {
 	reader := NewReader(nil, func(_ context.Context, options metav1.ListOptions) (*corev1.ServiceList, error) {
 		return &corev1.ServiceList{ListMeta: metav1.ListMeta{ResourceVersion: a.revision}}, a.request(options)
 	}, func(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
-		return watch.NewFake(), a.request(options)
+		if err := a.request(options); err != nil {
+			return nil, err
+		}
+		return watch.NewFake(), nil
 	}).selecting("labels", "fields")
 	reader.resource = "services"
 	reader.onError = func(_ context.Context, _ string, err error) {
@@ -135,6 +139,40 @@ func TestReadsPersist(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestStreamedListBreaksOff: a streamed list whose end does not come breaks off, and is no longer streamed: then the
+// reflector lists. The next one is streamed again.
+func TestStreamedListBreaksOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &apiServer{revision: "1"}
+		reader := a.reader()
+		streamed, followed := metav1.ListOptions{SendInitialEvents: new(true)}, metav1.ListOptions{ResourceVersion: "1"}
+		for i, c := range []struct {
+			options metav1.ListOptions
+			answer  error
+			begins  bool
+		}{
+			{streamed, apierrors.NewResourceExpired("too old"), false},
+			{streamed, nil, true},
+			{streamed, nil, false},
+			{streamed, nil, false}, // The list has failed, too.
+			{followed, nil, true},
+			{streamed, nil, true},
+			{followed, nil, true}, // It has ended.
+			{followed, nil, true},
+		} {
+			a.answer = func() error { return c.answer }
+			w, err := reader.WatchWithContext(t.Context(), c.options)
+			if (err == nil) != c.begins || (w != nil) != c.begins {
+				t.Errorf("%d: %v", i, err)
+			}
+			isBounded := ptr.Deref(a.options[len(a.options)-1].TimeoutSeconds, 0) == streamSeconds
+			if c.begins && isBounded != (c.options.SendInitialEvents != nil) {
+				t.Errorf("%d: %v", i, a.options)
+			}
+		}
+	})
 }
 
 // TestReasonsFollow: what the API server answers after an outage counts from its first answer.

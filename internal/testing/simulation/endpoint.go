@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -29,6 +30,8 @@ type Endpoint struct {
 	name   string // of the replica
 	seed   uint64
 	views  map[string]*view // by resource
+	// DropsBookmarks makes watches lack bookmarks, as some proxies do.
+	DropsBookmarks atomic.Bool
 
 	mu       sync.Mutex // of the fields below
 	faults   []Fault

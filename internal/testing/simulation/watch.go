@@ -159,7 +159,7 @@ func (e *Endpoint) watch(r *request) (*http.Response, error) {
 	e.server.mu.Lock()
 	defer e.server.mu.Unlock()
 	s := &stream{endpoint: e, view: v, selection: selected, ctx: r.Context(),
-		bookmarks: query.Get("allowWatchBookmarks") == "true", metadataOnly: wantsMetadata(r.Request),
+		bookmarks: query.Get("allowWatchBookmarks") == "true" && !e.DropsBookmarks.Load(), metadataOnly: wantsMetadata(r.Request),
 		ended:  make(chan struct{}),
 		marked: time.Now(), ends: time.Now().Add(time.Hour)}
 	if seconds, err := strconv.Atoi(query.Get("timeoutSeconds")); err == nil {
@@ -197,8 +197,10 @@ func (s *stream) begin() {
 			s.buffer = append(s.buffer, encodeEvent(watch.Added, e.encoded(s.metadataOnly))...)
 		}
 	}
-	s.buffer = append(s.buffer, s.bookmark(s.endpoint.server.version,
-		map[string]string{metav1.InitialEventsAnnotationKey: "true"})...)
+	if s.bookmarks {
+		s.buffer = append(s.buffer, s.bookmark(s.endpoint.server.version,
+			map[string]string{metav1.InitialEventsAnnotationKey: "true"})...)
+	}
 }
 
 // bookmark returns an event with the version up to which all changes have been sent.
