@@ -26,7 +26,9 @@ type Proxy struct {
 	OnWrite func()
 	// IsClosed makes the proxy break each connection.
 	IsClosed atomic.Bool
-	Requests atomic.Int32 // the number of requests so far
+	// DropsBookmarks makes watches lack bookmarks, as some proxies do.
+	DropsBookmarks atomic.Bool
+	Requests       atomic.Int32 // the number of requests so far
 
 	mu     sync.Mutex
 	frozen map[string]chan struct{} // by resource: its watches send nothing until the channel is closed
@@ -39,8 +41,14 @@ func NewProxy(t testing.TB, kubeconfig string) *Proxy {
 	target := must[*url.URL](t)(url.Parse(account.Host))
 	p := &Proxy{frozen: map[string]chan struct{}{}, Kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
 	reverse := &httputil.ReverseProxy{
-		Transport:     must[http.RoundTripper](t)(rest.TransportFor(account)),
-		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Transport: must[http.RoundTripper](t)(rest.TransportFor(account)),
+		Rewrite: func(r *httputil.ProxyRequest) {
+			if r.SetURL(target); p.DropsBookmarks.Load() {
+				query := r.Out.URL.Query()
+				query.Del("allowWatchBookmarks")
+				r.Out.URL.RawQuery = query.Encode()
+			}
+		},
 		FlushInterval: -1,
 		ModifyResponse: func(response *http.Response) error {
 			if u := response.Request.URL; u.Query().Has("watch") {

@@ -1,10 +1,13 @@
 package integration
 
 import (
+	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -131,6 +134,35 @@ func TestAuthProvider(t *testing.T) {
 	if err != nil || !strings.Contains(errOut, "LocalService "+s.Namespace+"/demo: nodes") {
 		t.Errorf("%v: %s\n%s", err, errOut, out)
 	}
+}
+
+// TestProxyWithoutBookmarks: behind a proxy that drops bookmarks, as some do, a watch shows what there is and what
+// changes.
+func TestProxyWithoutBookmarks(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, shared, "bookmarks")
+	nodes := s.AddNodes("a", "b")
+	s.CreateReady("demo")
+	proxy := framework.NewProxy(t, s.Kubeconfig)
+	proxy.DropsBookmarks.Store(true)
+	cmd := exec.Command(framework.PluginProgram.MustPath(t), "nodes", "demo", "-w", "--namespace="+s.Namespace,
+		"--kubeconfig="+proxy.Kubeconfig)
+	plugin, err := framework.StartProcess(cmd, syscall.SIGTERM)
+	s.Must(err)
+	t.Cleanup(plugin.Kill)
+	ctx, cancel := context.WithTimeout(s.Ctx(), framework.DefaultTimeout)
+	defer cancel()
+	for _, node := range nodes {
+		_, err := plugin.WaitFor(ctx, "it shows "+node, func() string {
+			return regexp.MustCompile(`(?m)^` + node + ` +demo-` + node).FindString(plugin.Output())
+		})
+		s.Must(err)
+	}
+	s.DeleteNode(nodes[0])
+	_, err = plugin.WaitFor(ctx, "it shows the change", func() string {
+		return regexp.MustCompile(`(?m)^` + nodes[0] + ` .*gone`).FindString(plugin.Output())
+	})
+	s.Must(err)
 }
 
 // wantTable fails unless a table has these lines, which are regular expressions.
