@@ -21,6 +21,9 @@ const (
 	installCRD  = "install crd.yaml of the release (in the source artifacts/examples/crd.yaml)"
 	installRBAC = "grant them as in local-service-controller.yaml of the release (in the source artifacts/deploy)"
 	installRole = "grant them as in docs/reference/permissions.md"
+
+	badCredentials = "the API server does not accept the token: it has expired or is of another cluster, or the service " +
+		"account was deleted and created again: recreate the controller's pods, or check -kubeconfig"
 )
 
 // waitForCluster waits until the API server knows LocalServices, and logs what it waits for. Its error is that of ctx.
@@ -38,6 +41,8 @@ func waitForCluster(ctx context.Context, kube kubernetes.Interface) error {
 		message := "Waiting: the API server cannot be used: check -kubeconfig, and that the cluster runs"
 		if apierrors.IsNotFound(err) {
 			message = "Waiting: the cluster does not know LocalServices (" + gv + "): " + installCRD
+		} else if apierrors.IsUnauthorized(err) {
+			message = "Waiting: " + badCredentials
 		}
 		if ctx.Err() == nil && complaints.IsNews("", message+string(apierrors.ReasonForError(err))) {
 			// The words of the cause may change with each attempt.
@@ -63,6 +68,8 @@ func logReadErrors(opts *Options) func(ctx context.Context, resource string, err
 			message = "The cluster does not know this resource any more: " + installCRD
 		case apierrors.IsForbidden(err):
 			message = "Permissions are missing: " + install
+		case apierrors.IsUnauthorized(err):
+			message = "The caches are stale: " + badCredentials
 		}
 		logger := klog.FromContext(ctx)
 		switch isNews := ctx.Err() == nil && complaints.IsNews(resource, message+string(apierrors.ReasonForError(err))); {

@@ -151,6 +151,21 @@ func TestWhatIsMissing(t *testing.T) {
 		s.MustKubectl("replace", "-f", crd)
 		s.WaitReady("older")
 	})
+	t.Run("the service account is deleted and created again", func(t *testing.T) {
+		s := s.in(t)
+		s.Must(controller.Stop())
+		args := []string{"-kubeconfig=" + proxy.Kubeconfig, "-leader-elect=false"}
+		working := s.LaunchController(t, args...)
+		s.Must(working.WaitReady(ctx))
+		s.MustKubectl("delete", "serviceaccount", account, "--namespace", namespace)
+		s.MustKubectl("create", "serviceaccount", account, "--namespace", namespace)
+		const badToken = "the API server does not accept the token: it has expired or is of another cluster, or the service " +
+			"account was deleted and created again: recreate the controller's pods"
+		_, err := working.WaitLog(ctx, "The caches are stale: "+badToken)
+		s.Must(err)
+		_, err = s.LaunchController(t, args...).WaitLog(ctx, "Waiting: "+badToken)
+		s.Must(err)
+	})
 	if denied := cluster.Audit.Since(began).ByController().Where(isForbidden); len(denied) > 0 {
 		t.Errorf("with the permissions in artifacts/deploy the controller was denied: %s", denied)
 	}
