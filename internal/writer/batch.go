@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
@@ -126,7 +125,7 @@ func (t *turn) ended(change *plan.Change, stored *corev1.Service, err error) boo
 	if err == nil && stored != nil {
 		contested, err = contestedBy(change, stored)
 	}
-	isGone := apierrors.IsNotFound(err) && change.Action == plan.Delete
+	isGone := isAbsent(err) && change.Action == plan.Delete
 	if err != nil && !isGone {
 		t.failed(change, err)
 		return false

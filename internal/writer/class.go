@@ -48,6 +48,10 @@ func ClassOf(err error) Class {
 	return Refused
 }
 
+// isAbsent reports whether the API server says that the object of a request does not exist. A load balancer may answer
+// 404, too.
+func isAbsent(err error) bool { return ClassOf(err) == Stale && apierrors.IsNotFound(err) }
+
 // refusedError marks a refusal that does not come from the API server: the change must not be written, or it was
 // stored differently.
 type refusedError struct{ error }

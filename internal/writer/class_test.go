@@ -14,7 +14,7 @@ func TestAnswersWithoutStatus(t *testing.T) {
 	for code := http.StatusBadRequest; code < 600; code++ {
 		err := apierrors.NewGenericServerResponse(code, http.MethodPost, corev1.Resource("services"), "demo-a", "<html>",
 			0, true)
-		if class := ClassOf(err); class != Transient || isGone(err) {
+		if class := ClassOf(err); class != Transient || isGone(err) || isAbsent(err) {
 			t.Errorf("%d: %s, gone: %t", code, class, isGone(err))
 		}
 	}

@@ -122,7 +122,7 @@ func (d *Dependencies) checkMayChange(ctx context.Context, p *cache.Pod, key, cu
 // isGone reports whether a pod was not labelled because it was deleted, or because another pod has its name.
 func isGone(err error) bool {
 	isUID := func(cause metav1.StatusCause) bool { return cause.Field == "metadata.uid" }
-	return ClassOf(err) == Stale && apierrors.IsNotFound(err) || hasCause(err, isUID)
+	return isAbsent(err) || hasCause(err, isUID)
 }
 
 // hasCause reports whether an error has such a cause.

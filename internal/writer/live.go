@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -27,7 +26,7 @@ func (d *Dependencies) confirm(ctx context.Context, ls *v1alpha1.LocalService) e
 	switch {
 	case err == nil && isSameSpec(live, ls):
 		return nil
-	case err == nil, apierrors.IsNotFound(err):
+	case err == nil, isAbsent(err):
 		err = reconcile.Stale(errors.New("it was changed or deleted"))
 	}
 	return fmt.Errorf("check whether LocalService %s/%s is as the cache has it: %w", ls.Namespace, ls.Name, err)
@@ -42,7 +41,7 @@ func (d *Dependencies) nodeLabels(ctx context.Context, name string) (labels.Set,
 	nodes := d.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("nodes"))
 	node, err := nodes.Get(ctx, name, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err) && ClassOf(err) == Stale:
+	case isAbsent(err):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("check whether node %q is gone: %w", name, err)

@@ -132,14 +132,14 @@ func (d *Dependencies) deleteCopy(ctx context.Context, client typeddiscoveryv1.E
 	if source := plan.SourceName(change.Name); source != change.Name {
 		if _, err := client.Get(ctx, source, metav1.GetOptions{}); err == nil {
 			return reconcile.Stale(errors.New("what it was copied from is there"))
-		} else if !apierrors.IsNotFound(err) {
+		} else if !isAbsent(err) {
 			return fmt.Errorf("check whether what it was copied from is gone: %w", err)
 		}
 	}
 	uid, version := change.Current.UID, change.Current.GetResourceVersion()
 	err := client.Delete(ctx, change.Name,
 		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
-	if apierrors.IsNotFound(err) {
+	if isAbsent(err) {
 		return nil // It was deleted already.
 	}
 	return err
@@ -172,7 +172,7 @@ func create(ctx context.Context, client typeddiscoveryv1.EndpointSliceInterface,
 		return written, err
 	}
 	live, getErr := client.Get(ctx, slice.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(getErr) {
+	if isAbsent(getErr) {
 		return nil, err // It was deleted meanwhile.
 	} else if getErr != nil {
 		return nil, fmt.Errorf("look at the EndpointSlice that has this name: %w", getErr)

@@ -98,7 +98,7 @@ func (d *Dependencies) writeStatus(ctx context.Context, ls *v1alpha1.LocalServic
 	case err == nil:
 		d.Observed.Wrote(cache.KeyOf(ls), d.Caches.LocalServices, written.GetResourceVersion())
 		return nil
-	case apierrors.IsNotFound(err):
+	case isAbsent(err):
 		return nil
 	}
 	err = fmt.Errorf("write the status of LocalService %s/%s: %w", ls.Namespace, ls.Name, err)
