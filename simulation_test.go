@@ -84,7 +84,7 @@ func replicate(ctx context.Context, r simulation.Replica) {
 	switch {
 	case !deps.Caches.WaitForSync(ctx):
 	case r.Elect:
-		_ = app.Lead(ctx, deps.Kube, simulated(), leaderelection.NewLeaderHealthzAdaptor(0), c.run)
+		_ = app.Lead(ctx, deps.Kube.CoordinationV1(), simulated(), leaderelection.NewLeaderHealthzAdaptor(0), c.run)
 	default:
 		c.run(ctx)
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -126,7 +125,7 @@ const (
 // controller outside the cluster has none, and many users may not read it. The clocks of this machine and of the
 // controller may differ, so a Lease that seems to be old is read again after it should have been renewed.
 func (c *cluster) controller(ctx context.Context) diagnose.Controller {
-	lease := c.lease(ctx)
+	lease, watched := c.lease(ctx)
 	if lease == nil {
 		return diagnose.Controller{}
 	}
@@ -135,41 +134,43 @@ func (c *cluster) controller(ctx context.Context) diagnose.Controller {
 		holder = "POD" // Messages have commands to copy, and whoever may write Leases can write anything here.
 	}
 	found := diagnose.Controller{Namespace: lease.Namespace, Name: lease.Name, Holder: holder,
-		Renewed: lease.Spec.RenewTime.Time}
+		Renewed: lease.Spec.RenewTime.Time, Namespaces: watched,
+		Unguarded: lease.Annotations[v1alpha1.UnguardedAnnotationKey]}
 	lasts := time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second
 	if holder != "" && time.Since(found.Renewed) <= lasts {
 		return found
 	}
 	sleep(ctx, renewal)
-	again := c.lease(ctx)
+	again, _ := c.lease(ctx)
 	found.Stopped = again != nil && again.Spec.RenewTime.Equal(lease.Spec.RenewTime)
 	return found
 }
 
 // lease returns the controller's Lease, nil if there is none that may be read: the one where the documents install it,
-// otherwise the one that was renewed last, of those with its name.
-func (c *cluster) lease(ctx context.Context) *coordinationv1.Lease {
+// otherwise the one that was renewed last, of those with its name. Several controllers may share the cluster: watched
+// has the namespaces of all that hold a Lease, and metav1.NamespaceAll if one of them watches all.
+func (c *cluster) lease(ctx context.Context) (lease *coordinationv1.Lease, watched []string) {
 	named := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, leaseName).String()}
-	for _, namespace := range []string{diagnose.UsualNamespace, metav1.NamespaceAll} {
-		list, err := c.kube.CoordinationV1().Leases(namespace).List(ctx, named)
-		if err != nil {
+	list, err := c.kube.CoordinationV1().Leases(metav1.NamespaceAll).List(ctx, named)
+	if err != nil {
+		list, err = c.kube.CoordinationV1().Leases(diagnose.UsualNamespace).List(ctx, named)
+	}
+	rank := func(l *coordinationv1.Lease) int { // Anybody may make one that nobody holds.
+		return map[string]int{diagnose.UsualNamespace: 2}[l.Namespace] + min(len(ptr.Deref(l.Spec.HolderIdentity, "")), 1)
+	}
+	for i := 0; err == nil && i < len(list.Items); i++ {
+		l := &list.Items[i]
+		if l.Spec.RenewTime == nil || time.Until(l.Spec.RenewTime.Time) > clockSkew {
 			continue
 		}
-		leases := slices.DeleteFunc(list.Items, func(l coordinationv1.Lease) bool {
-			return l.Spec.RenewTime == nil || time.Until(l.Spec.RenewTime.Time) > clockSkew
-		})
-		if len(leases) > 0 {
-			return new(slices.MaxFunc(leases, compareLeases))
+		if rank(l) > 0 {
+			watched = append(watched, strings.Split(l.Annotations[v1alpha1.NamespacesAnnotationKey], ",")...)
+		}
+		if lease == nil || cmp.Or(rank(l)-rank(lease), l.Spec.RenewTime.Compare(lease.Spec.RenewTime.Time)) > 0 {
+			lease = l
 		}
 	}
-	return nil
-}
-
-// compareLeases orders Leases by whether somebody holds them, and then by when they were last renewed: anybody may make
-// one that nobody holds.
-func compareLeases(a, b coordinationv1.Lease) int {
-	held := func(l coordinationv1.Lease) int { return min(len(ptr.Deref(l.Spec.HolderIdentity, "")), 1) }
-	return cmp.Or(cmp.Compare(held(a), held(b)), a.Spec.RenewTime.Compare(b.Spec.RenewTime.Time))
+	return lease, watched
 }
 
 const (

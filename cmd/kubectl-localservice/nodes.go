@@ -97,7 +97,11 @@ func (p *plugin) nodes(ctx context.Context, flags *nodesFlags) error {
 		return err
 	}
 	p.warnOfNodes(o)
-	return printer.printOnce(ctx, o.cluster, o.lists(ctx))
+	err = printer.printOnce(ctx, o.cluster, o.lists(ctx))
+	if resources := words.Printable(o.controller.Unguarded); resources != "" && printer.table != nil {
+		fmt.Fprintf(p.ErrOut, "The guard does not protect %s: the controller's log says what to do.\n", resources)
+	}
+	return err
 }
 
 // printOnce prints lists, with the answers of DNS if they are asked for. If it cannot be asked, that is an error, and

@@ -102,7 +102,7 @@ func TestRequests(t *testing.T) {
 		got[action.GetVerb()+" "+action.GetResource().Resource]++
 	}
 	want := map[string]int{"get localservices": 1, "list nodes": 1, "list services": 1, "list endpointslices": 1,
-		"list pods": 1, "list leases": 2} // in the usual namespace, then in all
+		"list pods": 1, "list leases": 1}
 	if !maps.Equal(got, want) {
 		t.Errorf("requests: %v; want %v", got, want)
 	}

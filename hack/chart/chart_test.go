@@ -158,7 +158,7 @@ func TestRefused(t *testing.T) {
 // TestFlags tests that the value flags takes all flags of the controller but those that the chart sets itself, and
 // those that are of no use in a pod.
 func TestFlags(t *testing.T) {
-	refused := []string{"namespaces", "label-pods", "leader-elect", "leader-election-lease-duration", "http-address",
+	refused := []string{"namespaces", "label-pods", "guard", "leader-elect", "leader-election-lease-duration", "http-address",
 		"metrics-secure-address", "metrics-tls-cert-file", "metrics-tls-key-file", "kubeconfig", "master",
 		"version"}
 	page := must(os.ReadFile("../../docs/reference/flags.md"))

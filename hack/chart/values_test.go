@@ -65,6 +65,9 @@ func TestValues(t *testing.T) {
 		"without guard": {
 			values: "guard: {enabled: false}",
 			fewer:  guard("pods", "services", "endpointslices"),
+			check: func(t *testing.T, all objects) {
+				equal(t, []string{"-guard=false"}, container(t, all).Args)
+			},
 		},
 		"without pods": {
 			values: "pods: {enabled: false}",

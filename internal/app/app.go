@@ -8,6 +8,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
@@ -35,8 +38,8 @@ type Dependencies struct {
 	Options *Options
 	// Clock is that of the queues, which have metrics.
 	Clock clock.WithTicker
-	// LackingFields returns the fields of a spec that the API server did not know when the caches of this instance were
-	// full. An API server publishes a schema some time after it serves a resource.
+	// LackingFields returns the fields of a spec that the API server did not know when this instance began its work. An
+	// API server publishes a schema some time after it serves a resource.
 	LackingFields func() []string
 }
 
@@ -53,13 +56,13 @@ func Run(ctx context.Context, opts *Options, newControllers func(Dependencies) (
 	return err
 }
 
-func run(ctx context.Context, onRestore func(error), opts *Options,
+func run(ctx context.Context, stop func(error), opts *Options,
 	newControllers func(Dependencies) (work func(context.Context))) error {
 	config, err := opts.restConfig()
 	if err != nil {
 		return err
 	}
-	deps, err := NewDependencies(config, opts, logReadErrors(opts), onRestore)
+	deps, err := NewDependencies(config, opts, logReadErrors(opts), stop)
 	if err != nil {
 		return err
 	}
@@ -84,7 +87,16 @@ func run(ctx context.Context, onRestore func(error), opts *Options,
 	metrics.Register(&metrics.Collector{LocalServices: deps.Caches.LocalServices.All})
 	var lacking []string // Found before the work begins.
 	deps.LackingFields = func() []string { return lacking }
-	work := newControllers(deps)
+	leases := deps.Kube.CoordinationV1().Leases(opts.leaderElectionNamespace)
+	inspector, controllers := &inspector{Dependencies: &deps, LeaseInterface: leases}, newControllers(deps)
+	work := func(ctx context.Context) {
+		all := findOldSchema(ctx, deps.Kube)
+		lacking = slices.DeleteFunc(slices.Clone(all), func(f string) bool { return !strings.HasPrefix(f, "spec.") })
+		var inspecting sync.WaitGroup
+		inspecting.Go(func() { inspector.run(ctx, all, stop) })
+		controllers(ctx)
+		inspecting.Wait()
+	}
 
 	cachesCtx, stopCaches := context.WithCancel(context.WithoutCancel(ctx))
 	waitForCaches := deps.Caches.Start(cachesCtx)
@@ -95,7 +107,6 @@ func run(ctx context.Context, onRestore func(error), opts *Options,
 	}
 	server.ready.Store(true)
 	klog.FromContext(ctx).Info("Caches are filled")
-	lacking = findOldSchema(ctx, deps.Kube)
 	for range 2 { // Filling the caches took much more memory than they keep. A sync.Pool is freed at the second run.
 		debug.FreeOSMemory()
 	}
@@ -103,7 +114,7 @@ func run(ctx context.Context, onRestore func(error), opts *Options,
 		work(ctx)
 		return nil
 	}
-	return Lead(ctx, deps.Kube, opts, server.electionHealth, work)
+	return Lead(ctx, inspector, opts, server.electionHealth, work)
 }
 
 // NewDependencies makes Dependencies, without how to record events. The caches are empty until they are started. No

@@ -9,7 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
-	"k8s.io/client-go/kubernetes"
+	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/client-go/util/retry"
@@ -19,9 +19,9 @@ import (
 // Lead runs work while this instance holds the Lease, until ctx is done or the Lease is lost. The Lease is given back
 // only when work has returned, so that two instances do not work at the same time, unless somebody takes the Lease away
 // from its holder: that is noticed at the renew deadline. health observes whether the Lease is renewed in time.
-func Lead(ctx context.Context, kube kubernetes.Interface, opts *Options, health *leaderelection.HealthzAdaptor,
-	work func(context.Context)) error {
-	lock, err := newLock(kube, opts)
+func Lead(ctx context.Context, leases coordinationv1.LeasesGetter, opts *Options,
+	health *leaderelection.HealthzAdaptor, work func(context.Context)) error {
+	lock, err := newLock(leases, opts)
 	if err != nil {
 		return fmt.Errorf("leader election: %w", err)
 	}
@@ -102,11 +102,11 @@ func giveBack(ctx context.Context, lock resourcelock.Interface, opts *Options) {
 }
 
 // newLock makes the Lease of this instance.
-func newLock(kube kubernetes.Interface, opts *Options) (resourcelock.Interface, error) {
+func newLock(leases coordinationv1.LeasesGetter, opts *Options) (resourcelock.Interface, error) {
 	hostname, err := os.Hostname()
 	return &resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Namespace: opts.leaderElectionNamespace, Name: opts.leaderElectionID},
-		Client:     kube.CoordinationV1(),
+		Client:     leases,
 		LockConfig: resourcelock.ResourceLockConfig{Identity: hostname + "_" + string(uuid.NewUUID())},
 	}, err
 }

@@ -45,7 +45,7 @@ func TestLeaseIsGivenBack(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		time.AfterFunc(time.Minute, stop)
 		worked := false
-		if err := Lead(ctx, kube, leaderOptions, newHealth(), func(ctx context.Context) {
+		if err := Lead(ctx, kube.CoordinationV1(), leaderOptions, newHealth(), func(ctx context.Context) {
 			<-ctx.Done()
 			time.Sleep(5 * time.Second)
 			worked = true
@@ -86,7 +86,7 @@ func TestStopWhileAcquiring(t *testing.T) {
 				})
 				began := time.Now()
 				var isWorking atomic.Bool
-				err := Lead(ctx, kube, leaderOptions, newHealth(), func(ctx context.Context) {
+				err := Lead(ctx, kube.CoordinationV1(), leaderOptions, newHealth(), func(ctx context.Context) {
 					isWorking.Store(true)
 					<-ctx.Done()
 					time.Sleep(time.Second)
@@ -115,7 +115,7 @@ func TestLeaseIsLost(t *testing.T) {
 		})
 		health := newHealth()
 		worked := false
-		if err := Lead(t.Context(), kube, leaderOptions, health, func(ctx context.Context) {
+		if err := Lead(t.Context(), kube.CoordinationV1(), leaderOptions, health, func(ctx context.Context) {
 			broken.Store(true)
 			<-ctx.Done()
 			if err := health.Check(nil); err != nil {
@@ -148,7 +148,7 @@ func TestStandbyStops(t *testing.T) {
 		stopped := make(chan struct{})
 		go func() {
 			defer close(stopped)
-			_ = Lead(ctx, kube, leaderOptions, newHealth(), func(ctx context.Context) {
+			_ = Lead(ctx, kube.CoordinationV1(), leaderOptions, newHealth(), func(ctx context.Context) {
 				close(leading)
 				<-ctx.Done()
 			})
@@ -157,7 +157,7 @@ func TestStandbyStops(t *testing.T) {
 		before := holder(t, kube)
 		standbyCtx, stopStandby := context.WithCancel(t.Context())
 		time.AfterFunc(time.Minute, stopStandby)
-		if err := Lead(standbyCtx, kube, leaderOptions, newHealth(), func(context.Context) {
+		if err := Lead(standbyCtx, kube.CoordinationV1(), leaderOptions, newHealth(), func(context.Context) {
 			t.Error("two instances work at the same time")
 		}); err != nil {
 			t.Errorf("standby: %v", err)

@@ -22,11 +22,9 @@ type schema struct {
 	Kinds      []metav1.GroupVersionKind `json:"x-kubernetes-group-version-kind"`
 }
 
-// findOldSchema logs which fields the CustomResourceDefinition lacks, and returns those of a spec. The API server drops
-// them from each LocalService in silence: without its nodeSelectorTerms, one would select all nodes.
+// findOldSchema logs which fields the CustomResourceDefinition lacks, and returns them. The API server drops them from
+// each LocalService in silence: without its nodeSelectorTerms, one would select all nodes.
 func findOldSchema(ctx context.Context, kube kubernetes.Interface) []string {
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
-	defer cancel()
 	lacks, err := lackingFields(ctx, kube)
 	logger := klog.FromContext(ctx)
 	switch {
@@ -36,11 +34,13 @@ func findOldSchema(ctx context.Context, kube kubernetes.Interface) []string {
 		logger.Error(nil, "The CustomResourceDefinition is older than the controller: the API server drops fields "+
 			"from LocalServices, as if nobody had set them: "+installCRD, "fields", lacks)
 	}
-	return slices.DeleteFunc(lacks, func(field string) bool { return !strings.HasPrefix(field, "spec.") })
+	return lacks
 }
 
 // lackingFields returns the fields of a LocalService that the API server does not know.
 func lackingFields(ctx context.Context, kube kubernetes.Interface) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
 	gv := v1alpha1.SchemeGroupVersion
 	data, err := kube.Discovery().RESTClient().Get().AbsPath("/openapi/v3/apis", gv.Group, gv.Version).Do(ctx).Raw()
 	if err != nil {

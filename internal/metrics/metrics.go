@@ -28,6 +28,10 @@ var (
 	StatusWrites = counter("status_writes_total", "Writes of the status of LocalServices, by result.", "result")
 	// PodLabelWrites counts writes of the node label to pods, by result.
 	PodLabelWrites = counter("pod_label_writes_total", "Writes of the node label to pods, by result.", "result")
+	// Unguarded counts the resources for which the guard is not in force.
+	Unguarded = metrics.NewGauge(&metrics.GaugeOpts{Name: "localservice_unguarded_resources", Help: "Resources (pods, " +
+		"services, endpointslices) that the guard does not protect, as the leader has found out, at most an hour ago.",
+		StabilityLevel: metrics.ALPHA})
 	// NodeFanout measures, by ObserveSince, how long Services of nodes wait to be created.
 	NodeFanout = histogram("node_fanout_seconds",
 		"Time from the creation of a node, or of the LocalService if that is newer, until the node's Service is "+
@@ -39,7 +43,7 @@ var (
 )
 
 // own holds the metrics of what happens.
-var own []metrics.Registerable
+var own = []metrics.Registerable{Unguarded}
 
 func counter(name, help string, labels ...string) *metrics.CounterVec {
 	c := metrics.NewCounterVec(&metrics.CounterOpts{

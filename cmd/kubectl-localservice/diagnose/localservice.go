@@ -137,6 +137,10 @@ type Controller struct {
 	Renewed time.Time
 	// Stopped is true if it is not renewed any more.
 	Stopped bool
+	// Namespaces are those that controllers watch, with metav1.NamespaceAll for all. Unguarded has the resources that
+	// the guard does not protect.
+	Namespaces []string
+	Unguarded  string
 }
 
 // UsualNamespace is where the controller is installed according to its documents.
@@ -160,6 +164,10 @@ func whyNotActed(f *facts, isAnyLate bool) string {
 	switch stops := c.Stops(f.Kubectl, f.agesAt); {
 	case stops != "":
 		return stops
+	case len(c.Namespaces) > 0 && !sets.New(c.Namespaces...).HasAny(metav1.NamespaceAll, namespace):
+		return fmt.Sprintf("No controller watches namespace %s, so nothing here is kept up to date: that of Lease %s/%s "+
+			"watches %s. Ask the cluster's administrator to add the namespace to its -namespaces (Helm: namespaces)",
+			namespace, c.Namespace, c.Name, first(c.Namespaces))
 	case !isAnyLate && !isUnobserved(f.LocalService),
 		f.Now.Sub(f.LocalService.CreationTimestamp.Time) < patience:
 		return ""

@@ -82,8 +82,9 @@ func TestMessage(t *testing.T) {
 // TestController: a controller that does not run, or has not acted, is one line about the LocalService.
 func TestController(t *testing.T) {
 	runs := Controller{Namespace: "ops", Name: "lsc", Holder: "lsc-7-x", Renewed: now.Add(-90 * time.Second)}
-	stopped := runs
+	stopped, watches, another := runs, runs, runs
 	stopped.Stopped = true
+	watches.Namespaces, another.Namespaces = []string{"shop", "default"}, []string{"shop", "payments"}
 	well := Input{LocalService: localService(), Nodes: nodesWith("n1"), Services: []*corev1.Service{aService("n1")},
 		Pods: []*corev1.Pod{aPod("a", "n1")}, Now: now,
 		EndpointSlices: []*discoveryv1.EndpointSlice{slice("n1", anEndpoint("a", "10.0.0.1", true))}}
@@ -93,6 +94,9 @@ func TestController(t *testing.T) {
 		waits = "The controller runs, but has not finished with the latest change in namespace default. Does it " +
 			"watch this namespace (-namespaces), and has it all permissions? Its " +
 			"log says: kubectl logs -n ops lsc-7-x"
+		unwatched = "No controller watches namespace default, so nothing here is kept up to date: that of Lease ops/lsc " +
+			"watches shop, payments. Ask the cluster's administrator to add the namespace to its -namespaces (Helm: " +
+			"namespaces)"
 		unknown = "No controller has reported the latest change in namespace default. Does one run, and does it " +
 			"watch this namespace (-namespaces)? Ask the cluster's administrator, or see kubectl get " +
 			"deployments,pods -n local-service-system"
@@ -115,6 +119,8 @@ func TestController(t *testing.T) {
 		"all is well":              {well, runs, ""},
 		"all is well, not known":   {well, Controller{}, ""},
 		"all is still well":        {well, stopped, stops},
+		"watched":                  {well, watches, ""},
+		"not watched":              {well, another, unwatched},
 		"missing":                  {missing, runs, waits},
 		"missing, stopped":         {missing, stopped, stops},
 		"missing, not known":       {missing, Controller{}, unknown},

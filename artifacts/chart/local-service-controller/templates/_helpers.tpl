@@ -80,6 +80,7 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ include "lsc.fullname" . }}
 {{- end }}
 {{- with .Values.namespaces }}{{ $_ := set $flags "namespaces" (join "," .) }}{{ end }}
 {{- if not .Values.pods.enabled }}{{ $_ := set $flags "label-pods" false }}{{ end }}
+{{- if not .Values.guard.enabled }}{{ $_ := set $flags "guard" false }}{{ end }}
 {{- range $name, $value := $flags }}
 {{- if and (kindIs "float64" $value) (eq (floor $value) $value) }}{{ $value = int64 $value }}{{ end }}
 - {{ printf "-%s=%v" $name $value | quote }}

@@ -25,6 +25,10 @@ const (
 	HostnamesPublished = "published"
 	// GroupByAnnotationKey is the annotation on the Service that has the names. It holds their spec.groupBy.
 	GroupByAnnotationKey = "localservice.dev/group-by"
+	// NamespacesAnnotationKey is the annotation on the controller's Lease with the namespaces that it watches, "" for all.
+	NamespacesAnnotationKey = "localservice.dev/namespaces"
+	// UnguardedAnnotationKey is the annotation on the controller's Lease with what the guard does not protect.
+	UnguardedAnnotationKey = "localservice.dev/unguarded"
 	// EndpointSliceManager is the value of the label endpointslice.kubernetes.io/managed-by on the EndpointSlices that
 	// the controller maintains.
 	EndpointSliceManager = "local-service-controller.localservice.dev"

@@ -1,0 +1,97 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/localservice-dev/local-service-controller/internal/metrics"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+const (
+	// firstLook is when a leader looks at the cluster, and lookInterval how often after that. Policies that were just
+	// installed take seconds until they are in force.
+	firstLook, lookInterval = 5 * time.Second, time.Hour
+)
+
+// inspector looks whether the cluster is as the controller needs it, and writes what others should know into the Lease.
+type inspector struct {
+	*Dependencies
+	coordinationv1client.LeaseInterface
+	unguarded atomic.Value // of UnguardedAnnotationKey
+}
+
+// run looks until ctx is done. It calls stop if the CustomResourceDefinition lacks other fields than it did.
+func (i *inspector) run(ctx context.Context, lacking []string, stop func(error)) {
+	for pause := firstLook; ; pause = lookInterval {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+		if i.Options.guard {
+			i.checkGuard(ctx)
+		}
+		if now, err := lackingFields(ctx, i.Kube); err == nil && !slices.Equal(now, lacking) {
+			stop(fmt.Errorf("the CustomResourceDefinition lacks the fields %q now, and lacked %q before: this instance "+
+				"stops, so that it is restarted and compares everything", now, lacking))
+		}
+	}
+}
+
+// checkGuard makes dry runs of what the guard must refuse, with each resource that it protects, and reports those that
+// the API server accepts. With pods, it needs one.
+func (i *inspector) checkGuard(ctx context.Context) {
+	namespace := slices.Concat(i.Options.Namespaces, []string{metav1.NamespaceDefault})[0]
+	meta, dryRun := metav1.ObjectMeta{Name: v1alpha1.FieldManager + "-trial"}, []string{metav1.DryRunAll}
+	accepted := []string{}
+	try := func(resource string, err error) {
+		if err == nil {
+			accepted = append(accepted, resource)
+		}
+	}
+	for pod := range i.Caches.Pods.All() {
+		_, err := i.Kube.CoreV1().Pods(pod.GetNamespace()).Patch(ctx, pod.GetName(), types.MergePatchType,
+			[]byte(`{"metadata":{"labels":{"localservice.dev/trial":""}}}`), metav1.PatchOptions{DryRun: dryRun})
+		try("pods", err)
+		break
+	}
+	_, err := i.Kube.CoreV1().Services(namespace).Create(ctx, &corev1.Service{ObjectMeta: meta,
+		Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone}}, metav1.CreateOptions{DryRun: dryRun})
+	try("services", err)
+	_, err = i.Kube.DiscoveryV1().EndpointSlices(namespace).Create(ctx, &discoveryv1.EndpointSlice{ObjectMeta: meta,
+		AddressType: discoveryv1.AddressTypeIPv4}, metav1.CreateOptions{DryRun: dryRun})
+	try("endpointslices", err)
+	metrics.Unguarded.Set(float64(len(accepted)))
+	i.unguarded.Store(strings.Join(accepted, ","))
+	if len(accepted) > 0 {
+		klog.FromContext(ctx).Error(nil, "The guard is not in force for this account: whoever has its token can change "+
+			"more than the controller does. Apply guard.yaml of the release (in the source artifacts/deploy, with Helm "+
+			"guard.enabled) with the name of this account, or set -guard=false to do without", "resources", accepted)
+	}
+}
+
+// Leases returns a client for the Lease.
+func (i *inspector) Leases(string) coordinationv1client.LeaseInterface { return i }
+
+// Update also writes which namespaces are watched, and what is not guarded.
+func (i *inspector) Update(ctx context.Context, lease *coordinationv1.Lease, opts metav1.UpdateOptions) (
+	*coordinationv1.Lease, error) {
+	unguarded, _ := i.unguarded.Load().(string)
+	namespaces := strings.Join(i.Options.Namespaces, ",")
+	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, v1alpha1.UnguardedAnnotationKey, unguarded)
+	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, v1alpha1.NamespacesAnnotationKey, namespaces)
+	return i.LeaseInterface.Update(ctx, lease, opts)
+}

@@ -1,0 +1,93 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubefake "k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
+)
+
+// TestLooksEveryHour: a leader looks at the guard soon after it begins, and then at the guard and the schema every hour.
+// The Lease says what the guard does not protect until the next look, and another schema stops the leader. With
+// -guard=false, it does not try the guard.
+func TestLooksEveryHour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const schema = `{"components": {"schemas": {"a": {"x-kubernetes-group-version-kind": [{"group": "localservice.dev",
+			"version": "v1alpha1", "kind": "LocalService"}], "properties": {"spec": {"properties": {%s}}}}}}}`
+		answer, fields, tries := http.StatusForbidden, `"selector": {}, "ports": {}`, 0
+		server := roundTripper(func(r *http.Request) (*http.Response, error) {
+			code, body := http.StatusOK, fmt.Sprintf(schema, fields)
+			if r.Method == http.MethodPost {
+				code, body = answer, "{}"
+				tries++
+			}
+			return &http.Response{StatusCode: code, Request: r, Body: io.NopCloser(strings.NewReader(body)),
+				Header: http.Header{"Content-Type": {"application/json"}}}, nil
+		})
+		opts := &Options{guard: true, Namespaces: []string{"shop", "payments"}}
+		deps, err := NewDependencies(&rest.Config{Host: "http://example.com", Transport: server}, opts, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leases := kubefake.NewClientset(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "b"}}).
+			CoordinationV1().Leases("b")
+		i := &inspector{Dependencies: &deps, LeaseInterface: leases}
+		expect := func(when string, wantTries int, wantUnguarded string) {
+			t.Helper()
+			synctest.Wait()
+			lease, err := i.Leases("b").Update(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "a"}},
+				metav1.UpdateOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tries != wantTries || lease.Annotations[v1alpha1.UnguardedAnnotationKey] != wantUnguarded ||
+				lease.Annotations[v1alpha1.NamespacesAnnotationKey] != "shop,payments" {
+				t.Errorf("%s: %d tries, the Lease says %v; want %d, %q", when, tries, lease.Annotations, wantTries,
+					wantUnguarded)
+			}
+		}
+		ctx, stop := context.WithCancelCause(t.Context())
+		defer stop(nil)
+		lacking, err := lackingFields(ctx, deps.Kube)
+		if err != nil || len(lacking) == 0 {
+			t.Fatal(lacking, err)
+		}
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			i.run(ctx, lacking, stop)
+		}()
+		expect("at the start", 0, "")
+		time.Sleep(firstLook + time.Second)
+		expect("after the first look", 2, "")
+		answer = http.StatusCreated
+		time.Sleep(lookInterval - 2*time.Second)
+		expect("before the second look", 2, "")
+		time.Sleep(2 * time.Second)
+		expect("without guard", 4, "services,endpointslices")
+		opts.guard = false
+		time.Sleep(lookInterval)
+		expect("with -guard=false", 4, "services,endpointslices")
+		fields = `"selector": {}`
+		time.Sleep(lookInterval - 2*time.Second)
+		if ctx.Err() != nil {
+			t.Error("it stops before it has looked")
+		}
+		time.Sleep(2 * time.Second)
+		<-ended
+		if cause := fmt.Sprint(context.Cause(ctx)); !strings.Contains(cause, `"spec.clusterIP" "spec.ports" `) {
+			t.Error(cause)
+		}
+	})
+}
