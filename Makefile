@@ -86,6 +86,7 @@ simulate: ## Play random histories in virtual time, for a minute (FOR=1h SEED=n)
 
 .PHONY: test-integration
 test-integration: build playground ## Run the built controller against a real API server
+	@hack/go-build.sh bin/render-chart hack/chart ./render
 	cd test && CGO_ENABLED=0 go test -count=1 -timeout 25m ./integration/...
 
 .PHONY: test-e2e
@@ -134,6 +135,7 @@ test-release: build playground ## Make a release, check that it is complete and 
 
 .PHONY: test-matrix
 test-matrix: build playground ## Run test-integration on older control planes; 10 minutes each (VERSIONS=v1.34.4)
+	@hack/go-build.sh bin/render-chart hack/chart ./render
 	@for version in $(VERSIONS); do \
 	  echo "== Kubernetes $$version"; \
 	  hack/control-plane.sh $$version; \

@@ -25,14 +25,16 @@ for name in helm3 helm4; do
     run() { "bin/$helm" "$1" local-service-controller "${@:2}" --namespace local-service-system; }
     # A user moves from install.yaml to the chart, as docs/install.md says.
     kubectl apply -f artifacts/deploy/install.yaml
-    kubectl delete deployment,poddisruptionbudget local-service-controller --namespace local-service-system
-    kubectl delete clusterrole local-service-edit local-service-view
-    run install "$chart" --take-ownership
+    kubectl delete -f artifacts/deploy/hostnames.yaml -f artifacts/deploy/local-service-controller.yaml \
+        -f artifacts/deploy/guard.yaml
+    run install "$chart" --take-ownership --create-namespace --set 'namespaces={default}'
+    expect "permission to write all EndpointSlices, with namespaces" "$(slices)" ""
+    run upgrade "$chart"
     run upgrade "$chart" --set replicas=3,hostnames.enabled=false,networkPolicy.enabled=true,admission.enabled=true \
         --set metrics.service.enabled=true,metrics.secure.enabled=true
     expect "replicas after the upgrade" "$(replicas)" 3
     expect "permission to write EndpointSlices after the upgrade" "$(slices)" ""
-    run rollback 1
+    run rollback 2
     expect "replicas after the rollback" "$(replicas)" 2
     expect "permission to write EndpointSlices after the rollback" "$(slices)" \
         clusterrolebinding.rbac.authorization.k8s.io/local-service-controller-hostnames
@@ -42,6 +44,8 @@ for name in helm3 helm4; do
     run uninstall
     expect "Deployments after the uninstall" "$(kubectl get deployments -n local-service-system -o name)" ""
     expect "the LocalService after the uninstall" "$(uid)" "$uid"
+    expect "permissions after the uninstall" "$(kubectl get clusterroles,clusterrolebindings,roles,rolebindings -A -o name |
+        grep local-service)" ""
     "bin/$helm" install other "$chart" --take-ownership --namespace other --create-namespace
     "bin/$helm" uninstall other --namespace other
     expect "the LocalService after a release of another name" "$(uid)" "$uid"

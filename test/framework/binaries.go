@@ -21,8 +21,10 @@ type Program struct {
 var (
 	PlaygroundProgram = Program{"playground", "playground"}
 	ControllerProgram = Program{"local-service-controller", "build"}
-	PluginProgram     = Program{"kubectl-localservice", "build"} // kubectl finds it by this name.
-	AppProgram        = Program{"localservice-app", "build"}
+	// ChartProgram renders the Helm chart.
+	ChartProgram  = Program{"render-chart", "test-integration"}
+	PluginProgram = Program{"kubectl-localservice", "build"} // kubectl finds it by this name.
+	AppProgram    = Program{"localservice-app", "build"}
 	// The real one, for the recipe with it.
 	ExternalDNSProgram = Program{"external-dns", "test-external-dns"}
 	// Kubernetes' own tests, what runs them, and the images that they need.

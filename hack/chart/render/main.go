@@ -1,6 +1,8 @@
-// Render prints what templates of the chart give, in this order, for those who install without Helm:
+// Render prints what templates of the chart give, in this order, for those who install without Helm, or with -helm what
+// Helm installs:
 //
 //	render [-values YAML] CHART TEMPLATE...
+//	render [-values YAML] -helm CHART
 package main
 
 import (
@@ -20,8 +22,13 @@ import (
 
 func main() {
 	values := flag.String("values", "", "values of the chart, in YAML")
+	isHelm := flag.Bool("helm", false, "print all objects of a release")
 	flag.Parse()
-	out, err := render(flag.Arg(0), *values, flag.Args()[1:])
+	service := "kubectl"
+	if *isHelm {
+		service = "Helm"
+	}
+	out, err := render(flag.Arg(0), *values, service, flag.Args()[1:])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "render the chart:", err)
 		os.Exit(1)
@@ -32,9 +39,9 @@ func main() {
 // emptyLines are left where an action of a template stands alone in its line.
 var emptyLines = regexp.MustCompile(`\n(\s*\n)+`)
 
-// render returns the documents that templates of a chart give. The chart sees that it is not Helm that renders it: see
-// lsc.labels in its helpers.
-func render(folder, values string, templates []string) (string, error) {
+// render returns the documents that templates of a chart give, or all its templates for a release. The chart sees
+// whether it is Helm that renders it: see lsc.labels in its helpers.
+func render(folder, values, service string, templates []string) (string, error) {
 	parsed := map[string]any{}
 	if err := yaml.Unmarshal([]byte(values), &parsed); err != nil {
 		return "", err
@@ -49,10 +56,17 @@ func render(folder, values string, templates []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	all["Release"].(map[string]any)["Service"] = "kubectl"
+	all["Release"].(map[string]any)["Service"] = service
 	files, err := engine.Engine{Strict: true}.RenderWithContext(context.Background(), chart, all)
 	if err != nil {
 		return "", err
+	}
+	if service == "Helm" {
+		for _, template := range chart.Templates {
+			if name := strings.TrimPrefix(template.Name, "templates/"); strings.HasSuffix(name, ".yaml") {
+				templates = append(templates, name)
+			}
+		}
 	}
 	var documents []string
 	for _, template := range templates {
