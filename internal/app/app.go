@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
-	"slices"
-	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -90,10 +88,9 @@ func run(ctx context.Context, stop func(error), opts *Options,
 	leases := deps.Kube.CoordinationV1().Leases(opts.leaderElectionNamespace)
 	inspector, controllers := &inspector{Dependencies: &deps, LeaseInterface: leases}, newControllers(deps)
 	work := func(ctx context.Context) {
-		all := findOldSchema(ctx, deps.Kube)
-		lacking = slices.DeleteFunc(slices.Clone(all), func(f string) bool { return !strings.HasPrefix(f, "spec.") })
+		lacking = findOldSchema(ctx, deps.Kube)
 		var inspecting sync.WaitGroup
-		inspecting.Go(func() { inspector.run(ctx, all, stop) })
+		inspecting.Go(func() { inspector.run(ctx, lacking, stop) })
 		controllers(ctx)
 		inspecting.Wait()
 	}

@@ -20,11 +20,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-const (
-	// firstLook is when a leader looks at the cluster, and lookInterval how often after that. Policies that were just
-	// installed take seconds until they are in force.
-	firstLook, lookInterval = 5 * time.Second, time.Hour
-)
+// A leader looks at the cluster once new policies have had the time to be in force, and then at intervals.
+const firstLook, lookInterval = 5 * time.Second, time.Hour
 
 // inspector looks whether the cluster is as the controller needs it, and writes what others should know into the Lease.
 type inspector struct {

@@ -22,8 +22,8 @@ type schema struct {
 	Kinds      []metav1.GroupVersionKind `json:"x-kubernetes-group-version-kind"`
 }
 
-// findOldSchema logs which fields the CustomResourceDefinition lacks, and returns them. The API server drops them from
-// each LocalService in silence: without its nodeSelectorTerms, one would select all nodes.
+// findOldSchema logs which fields of a spec the CustomResourceDefinition lacks, and returns them. The API server drops
+// them from each LocalService in silence: without its nodeSelectorTerms, one would select all nodes.
 func findOldSchema(ctx context.Context, kube kubernetes.Interface) []string {
 	lacks, err := lackingFields(ctx, kube)
 	logger := klog.FromContext(ctx)
@@ -37,7 +37,8 @@ func findOldSchema(ctx context.Context, kube kubernetes.Interface) []string {
 	return lacks
 }
 
-// lackingFields returns the fields of a LocalService that the API server does not know.
+// lackingFields returns the fields of a spec that the API server does not know. Those of the status show when it is
+// written.
 func lackingFields(ctx context.Context, kube kubernetes.Interface) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -57,8 +58,7 @@ func lackingFields(ctx context.Context, kube kubernetes.Interface) ([]string, er
 	kind := metav1.GroupVersionKind(gv.WithKind(v1alpha1.Kind))
 	for _, s := range document.Components.Schemas {
 		if slices.Contains(s.Kinds, kind) {
-			return append(s.Properties["spec"].lacks(reflect.TypeFor[v1alpha1.LocalServiceSpec](), "spec"),
-				s.Properties["status"].lacks(reflect.TypeFor[v1alpha1.LocalServiceStatus](), "status")...), nil
+			return s.Properties["spec"].lacks(reflect.TypeFor[v1alpha1.LocalServiceSpec](), "spec"), nil
 		}
 	}
 	return nil, fmt.Errorf("the OpenAPI document of %s has no %s", gv, v1alpha1.Kind)
