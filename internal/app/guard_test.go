@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,12 +26,18 @@ func TestLooksEveryHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const schema = `{"components": {"schemas": {"a": {"x-kubernetes-group-version-kind": [{"group": "localservice.dev",
 			"version": "v1alpha1", "kind": "LocalService"}], "properties": {"spec": {"properties": {%s}}}}}}}`
-		answer, fields, tries := http.StatusForbidden, `"selector": {}, "ports": {}`, 0
+		var accepts, isOld atomic.Bool
+		var tries atomic.Int32
 		server := roundTripper(func(r *http.Request) (*http.Response, error) {
-			code, body := http.StatusOK, fmt.Sprintf(schema, fields)
-			if r.Method == http.MethodPost {
-				code, body = answer, "{}"
-				tries++
+			code, body := http.StatusOK, fmt.Sprintf(schema, `"selector": {}, "ports": {}`)
+			switch {
+			case r.Method == http.MethodPost && accepts.Load():
+				tries.Add(1)
+			case r.Method == http.MethodPost:
+				tries.Add(1)
+				code = http.StatusForbidden
+			case isOld.Load():
+				body = fmt.Sprintf(schema, `"selector": {}`)
 			}
 			return &http.Response{StatusCode: code, Request: r, Body: io.NopCloser(strings.NewReader(body)),
 				Header: http.Header{"Content-Type": {"application/json"}}}, nil
@@ -43,7 +50,7 @@ func TestLooksEveryHour(t *testing.T) {
 		leases := kubefake.NewClientset(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "b"}}).
 			CoordinationV1().Leases("b")
 		i := &inspector{Dependencies: &deps, LeaseInterface: leases}
-		expect := func(when string, wantTries int, wantUnguarded string) {
+		expect := func(when string, wantTries int32, wantUnguarded string) {
 			t.Helper()
 			synctest.Wait()
 			lease, err := i.Leases("b").Update(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "a"}},
@@ -51,9 +58,9 @@ func TestLooksEveryHour(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if tries != wantTries || lease.Annotations[v1alpha1.UnguardedAnnotationKey] != wantUnguarded ||
+			if tries.Load() != wantTries || lease.Annotations[v1alpha1.UnguardedAnnotationKey] != wantUnguarded ||
 				lease.Annotations[v1alpha1.NamespacesAnnotationKey] != "shop,payments" {
-				t.Errorf("%s: %d tries, the Lease says %v; want %d, %q", when, tries, lease.Annotations, wantTries,
+				t.Errorf("%s: %d tries, the Lease says %v; want %d, %q", when, tries.Load(), lease.Annotations, wantTries,
 					wantUnguarded)
 			}
 		}
@@ -71,15 +78,12 @@ func TestLooksEveryHour(t *testing.T) {
 		expect("at the start", 0, "")
 		time.Sleep(firstLook + time.Second)
 		expect("after the first look", 2, "")
-		answer = http.StatusCreated
+		accepts.Store(true)
 		time.Sleep(lookInterval - 2*time.Second)
 		expect("before the second look", 2, "")
 		time.Sleep(2 * time.Second)
 		expect("without guard", 4, "services,endpointslices")
-		opts.guard = false
-		time.Sleep(lookInterval)
-		expect("with -guard=false", 4, "services,endpointslices")
-		fields = `"selector": {}`
+		isOld.Store(true)
 		time.Sleep(lookInterval - 2*time.Second)
 		if ctx.Err() != nil {
 			t.Error("it stops before it has looked")
@@ -89,5 +93,11 @@ func TestLooksEveryHour(t *testing.T) {
 		if cause := fmt.Sprint(context.Cause(ctx)); !strings.Contains(cause, `"spec.clusterIP" "spec.ports" `) {
 			t.Error(cause)
 		}
+		tried := tries.Load()
+		opts.guard = false
+		short, cancel := context.WithTimeout(t.Context(), lookInterval)
+		defer cancel()
+		i.run(short, lacking, func(error) {})
+		expect("with -guard=false", tried, "services,endpointslices")
 	})
 }
