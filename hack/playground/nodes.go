@@ -13,7 +13,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/util/cert"
 )
@@ -31,6 +33,7 @@ type node struct {
 	ips     []net.IP                // that of IPv4 first
 	link    string                  // the sandbox's end of the cable
 	started time.Time               // last
+	uid     types.UID               // of the Node object, once the node has been ready
 	process *daemon                 // process 1 of the running node, nil if it is off
 	failed  context.CancelCauseFunc // gets the reason why the node has ended by itself
 }
@@ -113,7 +116,7 @@ func (n *nodes) issueNode(name string) error {
 func (n *nodes) boot(m *node) error {
 	cmd := self(nodeApplet, string(n.dir), m.name, joined(m.ips))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: newNamespaces}
-	m.started = time.Now()
+	m.started, m.uid = time.Now(), ""
 	log := n.dir.logFile(m.name)
 	process, err := startDaemon("node "+m.name, cmd, log)
 	if err != nil {
@@ -128,12 +131,30 @@ func (n *nodes) boot(m *node) error {
 		<-process.done
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		if m.process == process { // It was not switched off.
-			err := fmt.Errorf("node %s: %s", m.name, tail(log, 25)) // all that a node logs is why it failed
-			m.failed(errors.Join(err, n.release(m)))
+		if m.process != process {
+			return // It was switched off.
 		}
+		reason := fmt.Errorf("node %s: %s", m.name, tail(log, 25)) // all that a node logs is why it failed
+		if err := n.release(m); err != nil || !n.isDeleted(m) {
+			m.failed(errors.Join(reason, err))
+			return
+		}
+		progress("the Node %[1]s was deleted, so its processes have ended: `playground node start %[1]s` starts it again",
+			m.name)
 	}()
 	return nil
+}
+
+// isDeleted returns whether somebody has deleted the Node object of a node that was ready. kube-proxy ends when it sees
+// that, and the kubelet registers a node only when it starts: so the node is off until somebody starts it again.
+func (n *nodes) isDeleted(m *node) bool {
+	if m.uid == "" {
+		return false
+	}
+	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+	defer stop()
+	object, err := n.client.CoreV1().Nodes().Get(ctx, m.name, metav1.GetOptions{})
+	return apierrors.IsNotFound(err) || err == nil && object.UID != m.uid
 }
 
 // stop switches a node off: its processes get no chance to say goodbye to the API server.
@@ -164,11 +185,13 @@ func (n *nodes) waitReady(ctx context.Context, name string) error {
 	m := n.find(name)
 	started := m.started
 	n.mu.Unlock()
+	var uid types.UID
 	err := poll(ctx, startTimeout, "waiting for node "+name, func(ctx context.Context) error {
 		object, err := n.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
+		uid = object.UID
 		return readySince(object, started)
 	})
 	if err != nil && ctx.Err() == nil {
@@ -176,7 +199,13 @@ func (n *nodes) waitReady(ctx context.Context, name string) error {
 	} else if err != nil {
 		return err
 	}
-	return n.waitFor(ctx, name, "services", "kube-proxy")
+	if err := n.waitFor(ctx, name, "services", "kube-proxy"); err != nil {
+		return err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	m.uid = uid
+	return nil
 }
 
 // waitDNS returns when CoreDNS answers a client on the node.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -30,6 +31,8 @@ func TestUpLeavesNothingBehind(t *testing.T) {
 		t.Errorf("the exit code is not passed on: %v", err)
 	}
 
+	deleteNode(t, p, "k8s02")
+
 	family := descendants(t, p.Pid())
 	if len(family) < 15 {
 		t.Errorf("the processes are %v: a cluster has more", family)
@@ -39,6 +42,24 @@ func TestUpLeavesNothingBehind(t *testing.T) {
 	mustEnd(t, family)
 	mustNotExist(t, dir)
 	lookAtMachine(t).mustBe(t, before)
+}
+
+// deleteNode deletes a Node object: its node ends, the rest of the cluster does not, and the node can be started again.
+func deleteNode(t *testing.T, p *playground, node string) {
+	t.Helper()
+	p.mustRun("kubectl", "delete", "node", node)
+	hint := "`playground node start " + node + "` starts it again"
+	eventually(t, "waiting for the end of the node", func() error {
+		if output := p.Output(); !strings.Contains(output, hint) {
+			return fmt.Errorf("`up` does not say that %s:\n%s", hint, output)
+		}
+		return nil
+	})
+	if out := p.mustRun("kubectl", "get", "nodes", "-o", "name"); strings.Contains(out, node) {
+		t.Errorf("the Node is still there, or again:\n%s", out)
+	}
+	p.mustRun("node", "start", node)
+	runPod(t, p, "localhost/first:1", node)
 }
 
 // runPod runs a pod of an image on a node.
