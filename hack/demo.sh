@@ -5,7 +5,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 app=localservice-app
-cluster='' controller='' download='' progress='' # process ids, and the file descriptor of the cluster's output
+cluster='' controller='' download='' follower='' # process ids
+progress='' # the file descriptor of the cluster's output
 tmp=$(mktemp -d)
 bold='' plain=''
 if [[ -t 1 ]]; then bold=$'\e[1m' plain=$'\e[0m'; fi
@@ -47,11 +48,12 @@ cleanup() {
         say 'The end of the log of the controller:'
         tail -n 30 "$tmp/controller.log"
     fi >&2
-    [[ -z $cluster ]] || say 'Cleaning up'
+    [[ -z $cluster ]] || say 'The cluster and the controller end.'
+    end "$follower"
     end "$download"
     end "$controller"
     end "$cluster"
-    [[ -z $progress ]] || cat <&"$progress"
+    [[ -z $progress ]] || ((status == 0)) || cat <&"$progress"
     rm -rf "$tmp"
     exit "$status"
 }
@@ -199,6 +201,9 @@ The cluster and the controller keep running until Ctrl-C. In another terminal:
 
 The log of the controller: $tmp/controller.log
 END
-    wait -n "$cluster" "$controller" || true
+    cat <&"$progress" & # for example, that a node has ended because it was deleted
+    follower=$!
+    # Both end with 0 only when somebody ends them. A Ctrl-C ends them, too, also where this script is not to notice it.
+    ! wait -n "$cluster" "$controller" || exit 0
     die 'the cluster or the controller has ended by itself'
 fi
