@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds a program of a module in this repository, and prints the remaining time:
 #   hack/go-build.sh PROGRAM FOLDER PACKAGE [FLAG...]
-#   hack/go-build.sh bin/staticcheck hack/tools honnef.co/go/tools/cmd/staticcheck
+#   hack/go-build.sh bin/external-dns hack/external-dns sigs.k8s.io/external-dns
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

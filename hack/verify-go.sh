@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks the format, the module files and the static analysis of all Go code.
+# Checks the format, the module files and the static analysis of all Go code, but for that of what `make lint` looks at.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export CGO_ENABLED=0
@@ -13,17 +13,4 @@ for module in "${modules[@]}" hack/tools; do
     (cd "$module" && go mod tidy -diff) || { echo "$module/go.mod is not tidy: run \`go mod tidy\` there" >&2; exit 1; }
 done
 
-hack/go-build.sh bin/staticcheck hack/tools honnef.co/go/tools/cmd/staticcheck
-staticcheck=$PWD/bin/staticcheck
-for module in "${modules[@]}"; do
-    # Vet and staticcheck would analyse all of Kubernetes first, for some minutes each, here and for the suite of
-    # conformance tests. `make lint` does.
-    [[ $module != hack/playground ]] || continue
-    (
-        cd "$module"
-        mapfile -t packages < <(go list ./... | grep -v '/hack/conformance/suite$')
-        go vet "${packages[@]}"
-        mapfile -t packages < <(printf '%s\n' "${packages[@]}" | grep -v /pkg/generated/)
-        "$staticcheck" "${packages[@]}"
-    )
-done
+hack/lint.sh
