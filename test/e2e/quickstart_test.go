@@ -9,7 +9,8 @@ import (
 )
 
 // quickStart types the commands of the quick start on a cluster of its own. It loads the images into the cluster after
-// the start, as the page says for other clusters.
+// the start, as the page says for other clusters. Afterwards it puts the controller of the work tree there, as somebody
+// does who has changed it.
 func quickStart(t *testing.T) {
 	folder := t.TempDir()
 	install, err := forUser(framework.ModuleFile("artifacts", "deploy", "install.yaml"), folder)
@@ -34,5 +35,8 @@ func quickStart(t *testing.T) {
 			t.Fatalf("making a control plane of a node: %v\n%s", err, output)
 		}
 	}
+	r.fast = true
 	r.read("docs/quickstart.md", "quick-start", 8)
+	r.fast = false
+	r.read(".github/CONTRIBUTING.md", "loop", 10)
 }
