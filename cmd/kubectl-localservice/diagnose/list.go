@@ -125,7 +125,9 @@ const (
 func (n *Node) Name() string { return nameIn(n.Service, n.Hostname) }
 
 // id tells apart the items of a list: a group of nodes, even a rival, may have the name of a node without one.
-func (n *Node) id() string { return n.Node + "/" + cmp.Or(n.Service, string(n.Reason)) + "/" + n.Hostname }
+func (n *Node) id() string {
+	return n.Node + "/" + cmp.Or(n.Service, string(n.Reason)) + "/" + n.Hostname
+}
 
 // WithDNS adds to a text what is wrong with the answer of DNS.
 func (n *Node) WithDNS(text string) string {
