@@ -69,7 +69,10 @@ func (w *world) remove(object Object) error {
 
 func newNode(name string) *corev1.Node {
 	zone := "east"
-	if slices.Index(nodes, name)%2 == 1 {
+	switch i := slices.Index(nodes, name); {
+	case i == 2:
+		zone = "West" // It wants the name of the group west.
+	case i%2 == 1:
 		zone = "west"
 	}
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"disk": "ssd",
