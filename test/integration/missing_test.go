@@ -174,7 +174,7 @@ func TestWhatIsMissing(t *testing.T) {
 	}
 }
 
-// work makes a controller do all its work: create, patch, replace and delete Services, label a pod, write the status
+// work makes a controller do all its work: create, patch, adopt and delete Services, label a pod, write the status
 // and an event. Its nodes are gone in the end.
 func (s *scene) work(name string) {
 	s.T.Helper()
@@ -184,13 +184,11 @@ func (s *scene) work(name string) {
 	s.WaitLabelled(name, nodes[0])
 	s.Update(name, func(ls *v1alpha1.LocalService) { ls.Spec.Ports[0].Port = 81 })
 	s.WaitReady(name)
-	s.Update(name, framework.WithClusterIP)
-	s.WaitReady(name)
 	s.MustKubectl("delete", "localservice", name, "--cascade=orphan")
 	s.Eventually("the Services are orphans", func(context.Context) error {
 		return framework.Equal("owners", s.GetService(name+"-"+nodes[0]).OwnerReferences, nil)
 	})
-	s.CreateReady(name) // Without a cluster IP, it replaces them.
+	s.CreateReady(name)
 	for _, node := range nodes {
 		s.DeleteNode(node)
 		s.WaitServiceGone(name + "-" + node)
