@@ -3,10 +3,11 @@ package app
 import (
 	"fmt"
 	"hash/fnv"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
+
+	"github.com/localservice-dev/local-service-controller/internal/words"
 )
 
 // maxEventNote limits the note of an event, in bytes, as the API server does.
@@ -17,7 +18,7 @@ const maxEventNote = 1024
 func RecordTo(recorder events.EventRecorder) func(regarding runtime.Object, eventType, reason, note string) {
 	return func(regarding runtime.Object, eventType, reason, note string) {
 		if len(note) > maxEventNote {
-			note = strings.ToValidUTF8(note[:maxEventNote-len("…")], "") + "…"
+			note = words.Cut(note, maxEventNote-len("…"))
 		}
 		hash := fnv.New32a()
 		_, _ = hash.Write([]byte(note)) // It never fails.
