@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -256,14 +257,12 @@ func (t *Template) compare(have *Content, node string) (found difference) {
 	return found
 }
 
-// Sum returns a number that differs if what a node's Service should have differs, for the same spec: variables follow
-// the labels of the node.
+// Sum returns a number that differs if what a Service should have differs, for the same spec: the name may become that
+// of another node, and variables follow the labels of the node.
 func (t *Template) Sum(node string) uint64 {
-	if !t.hasVariables {
-		return 0
-	}
 	want := t.wantFor(node)
-	return maphash.Comparable(seed, [2]LabelString{LabelStringOf(want.Labels), LabelStringOf(want.Annotations)})
+	return maphash.Comparable(seed, [3]string{node, labels.FormatLabels(want.Labels),
+		labels.FormatLabels(want.Annotations)})
 }
 
 // Patch returns the JSON merge patch that updates a Service to what its node should have. The patch holds only

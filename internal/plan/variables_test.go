@@ -51,6 +51,28 @@ func TestVariables(t *testing.T) {
 	}
 }
 
+// TestSum: what a Service should have differs if its name becomes that of another node, or if a label of the node changes
+// that a variable names.
+func TestSum(t *testing.T) {
+	zone := "eu"
+	labels := func(string, string) (string, bool) { return zone, true }
+	for _, value := range []string{"fixed", "$(NODE_LABEL['zone'])"} {
+		templates, err := NewTemplates(localService(withAnnotation("note", value)), nodeLabelKey, labels)
+		if err != nil {
+			t.Fatal(err)
+		}
+		zone = "eu"
+		sum := templates[0].Sum("n0.n1")
+		if sum != templates[0].Sum("n0.n1") || sum == templates[0].Sum("n0-n1") {
+			t.Errorf("%s: the sum does not stand for the node", value)
+		}
+		zone = "us"
+		if isOther := sum != templates[0].Sum("n0.n1"); isOther != (value != "fixed") {
+			t.Errorf("%s: another sum for another label: %t", value, isOther)
+		}
+	}
+}
+
 // TestVariablesOfOtherNode: a Service with the values of another node is updated, even if the Services of two nodes
 // have the same Content.
 func TestVariablesOfOtherNode(t *testing.T) {
