@@ -53,7 +53,7 @@ func (t *turn) startsSlowly(action plan.Action) bool {
 
 // due returns the changes of an action that may be tried now, each group in random order: first those that were never
 // refused, then the others. It reports the last answers to those that still have to wait. An update that something else
-// has undone waits, too.
+// has undone waits, too, and one that Kubernetes does not allow is never due.
 func (t *turn) due(ctx context.Context, action plan.Action, changes []plan.Change) []*plan.Change {
 	if len(changes) == 0 {
 		return nil
@@ -63,6 +63,10 @@ func (t *turn) due(ctx context.Context, action plan.Action, changes []plan.Chang
 	waiting, isReported := false, false
 	for i := range changes {
 		change := &changes[i]
+		if err := checkMutable(change); err != nil { // That takes no request, so nothing waits for it.
+			t.out.Refused = append(t.out.Refused, t.failure(change, err))
+			continue
+		}
 		last := t.Refusals.Get(t.attempt(action, change.Name))
 		if undone := t.undone(ctx, change); undone != nil {
 			last = t.Refusals.AddUndone(t.attempt(action, change.Name), undone)
@@ -151,8 +155,7 @@ func (t *turn) ended(change *plan.Change, stored *corev1.Service, err error) boo
 // failed records a write that failed.
 func (t *turn) failed(change *plan.Change, err error) {
 	t.batch.failed, t.batch.inARow = t.batch.failed+1, t.batch.inARow+1
-	failure := &plan.WriteError{Action: change.Action, Namespace: t.ls.Namespace, Name: change.Name,
-		Node: change.Node, Err: err}
+	failure := t.failure(change, err)
 	switch ClassOf(err) {
 	case Terminating:
 		t.out.Stopped = ErrNamespaceTerminating
@@ -163,6 +166,11 @@ func (t *turn) failed(change *plan.Change, err error) {
 	default:
 		t.refuse(change, failure)
 	}
+}
+
+func (t *turn) failure(change *plan.Change, err error) *plan.WriteError {
+	return &plan.WriteError{Action: change.Action, Namespace: t.ls.Namespace, Name: change.Name, Node: change.Node,
+		Err: err}
 }
 
 // refuse records that a change was refused in this turn. Its backoff begins when the batch ends.

@@ -136,9 +136,6 @@ func (t *turn) write(ctx context.Context, change *plan.Change) (service *corev1.
 		err = t.delete(ctx, change)
 	default:
 		var patch []byte
-		if err = checkMutable(change); err != nil {
-			return nil, err
-		}
 		if patch, err = template.Patch(change.Current, change.Node); err == nil {
 			service, err = t.client().Patch(ctx, change.Name, types.MergePatchType, patch,
 				metav1.PatchOptions{FieldManager: v1alpha1.FieldManager})

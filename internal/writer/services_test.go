@@ -304,15 +304,18 @@ func TestWriteSomeRefused(t *testing.T) {
 	}
 }
 
-// TestImmutable: a change that includes a field that Kubernetes does not let change is refused without a request.
+// TestImmutable: changes that include a field that Kubernetes does not let change are refused without a request.
+// However many there are, nothing waits for them.
 func TestImmutable(t *testing.T) {
 	for _, action := range []plan.Action{plan.Update, plan.Adopt} {
 		f := newFixture(t, 1)
-		changes := f.changes(action, "a", "b")
-		changes[0].Immutable = "clusterIP"
+		changes := f.changes(action, append(nodeNames("a", 2*maxFailures), "b")...)
+		for i := range 2 * maxFailures {
+			changes[i].Immutable = "clusterIP"
+		}
 		out, requests := f.write(changes)
-		if len(requests) != 1 || requests[0] != "patch demo-b" || len(out.Refused) != 1 ||
-			!strings.Contains(out.Refused[0].Error(), "its clusterIP differs") || out.RetryAfter == 0 {
+		if len(requests) != 1 || requests[0] != "patch demo-b" || len(out.Refused) != 2*maxFailures ||
+			!strings.Contains(out.Refused[0].Error(), "its clusterIP differs") || out.RetryAfter != 0 || out.More {
 			t.Errorf("%s: %v: %+v", action, requests, out)
 		}
 	}
