@@ -35,9 +35,9 @@ func contestedBy(change *plan.Change, stored *corev1.Service) (contested, refuse
 	return &plan.ContestedError{Fields: fields}, nil
 }
 
-// rivalOf returns the field manager that has set one of some paths in an object last, beside the controller; "" if the
-// object does not say so. isCurrent is false if the cache lags behind the API server, so that the object may not have
-// been changed at all. It uses a list request, which is permitted anyway.
+// rivalOf returns the field manager that has set one of some paths in an object after the controller; "" if the object
+// does not say so, as when something was removed. isCurrent is false if the cache lags behind the API server, so that
+// the object may not have been changed at all. It uses a list request, which is permitted anyway.
 func (d *Dependencies) rivalOf(ctx context.Context, resource schema.GroupVersionResource, object versioned,
 	paths ...[]string) (manager string, isCurrent bool) {
 	list, err := d.Metadata.Resource(resource).Namespace(object.GetNamespace()).List(ctx, metav1.ListOptions{
@@ -49,9 +49,15 @@ func (d *Dependencies) rivalOf(ctx context.Context, resource schema.GroupVersion
 		return "", false
 	}
 	var last metav1.ManagedFieldsEntry
-	for _, entry := range list.Items[0].ManagedFields {
-		if entry.Manager != v1alpha1.FieldManager && includes(entry.FieldsV1, paths) && !entry.Time.Before(last.Time) {
-			last = entry
+	for _, isOurs := range []bool{true, false} {
+		for _, entry := range list.Items[0].ManagedFields {
+			switch {
+			case isOurs != (entry.Manager == v1alpha1.FieldManager), entry.Time.Before(last.Time):
+			case isOurs:
+				last.Time = entry.Time
+			case includes(entry.FieldsV1, paths):
+				last = entry
+			}
 		}
 	}
 	return last.Manager, true

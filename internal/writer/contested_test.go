@@ -87,7 +87,7 @@ func (f *fixture) stored(nodes ...string) []plan.Change {
 func TestUndone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, 1)
-		f.managed = []metav1.ManagedFieldsEntry{managed("kubectl", "port", 2), managed("theirs", "selector", 1),
+		f.managed = []metav1.ManagedFieldsEntry{managed("kubectl", "port", 4), managed("theirs", "selector", 3),
 			managed(v1alpha1.FieldManager, "selector", 3)}
 		change := f.changes(plan.Update, "a")
 		change[0].Fields = []string{"selector"}
@@ -129,6 +129,19 @@ func TestUndone(t *testing.T) {
 			t.Errorf("another spec: %v", requests)
 		}
 	})
+}
+
+// TestManagerOf: the last that has set a field after the controller is named, and nobody if it was removed.
+func TestManagerOf(t *testing.T) {
+	f := newFixture(t, 1)
+	for at, want := range map[int64]string{1: "", 2: "theirs", 3: "theirs"} {
+		f.managed = []metav1.ManagedFieldsEntry{managed("before", "selector", 1), managed("theirs", "selector", at),
+			managed(v1alpha1.FieldManager, "ports", 2), managed("other", "ports", 4)}
+		service := f.changes(plan.Update, "a")[0].Current
+		if got := f.deps.managerOf(t.Context(), services.WithVersion("v1"), service, plan.PathOf("selector")); got != want {
+			t.Errorf("%q if it was set at %d; want %q", got, at, want)
+		}
+	}
 }
 
 // TestNotUndone: an update that sets other fields, or another value, or that comes much later, is made at once.
