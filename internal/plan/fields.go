@@ -72,7 +72,7 @@ var fields = []field{
 	}, func(s *corev1.ServiceSpec) **bool { return &s.AllocateLoadBalancerNodePorts }),
 }
 
-const controllerField, labelsField, annotationsField = "controller", "labels", "annotations"
+const controllerField, labelsField, annotationsField = "ownerReferences", "labels", "annotations"
 
 // allFields lists all that a LocalService decides about a Service. Labels come before annotations, because setting the
 // annotations drops the record of the labels to remove.
@@ -85,9 +85,7 @@ var allFields = append([]field{
 // PathOf returns the path of a field in a Service.
 func PathOf(field string) []string {
 	switch field {
-	case controllerField:
-		return []string{"metadata", "ownerReferences"}
-	case labelsField, annotationsField:
+	case controllerField, labelsField, annotationsField:
 		return []string{"metadata", field}
 	}
 	return []string{"spec", field}
