@@ -44,6 +44,8 @@ type Change struct {
 	// let change, "" for none: such a change is never made.
 	Fields    []string
 	Immutable string
+	// Sum differs if the Service should become something else, for the same spec.
+	Sum uint64
 	// Rival is the node or value that has the name, for a Conflict between two of them; "" for a Conflict with somebody
 	// else's Service.
 	Rival string
@@ -133,7 +135,8 @@ func Compute(in Input) Plan {
 			}
 			if action, found := c.of(current, node); action != "" {
 				plan.Changes[action] = append(plan.Changes[action], Change{Action: action, Template: template, Name: name,
-					Node: node, Current: current, Fields: found.fields, Immutable: found.immutable})
+					Node: node, Current: current, Fields: found.fields, Immutable: found.immutable,
+					Sum: template.sum(node)})
 			} else {
 				plan.InPlace++
 			}

@@ -257,9 +257,9 @@ func (t *Template) compare(have *Content, node string) (found difference) {
 	return found
 }
 
-// Sum returns a number that differs if what a Service should have differs, for the same spec: the name may become that
+// sum returns a number that differs if what a Service should have differs, for the same spec: the name may become that
 // of another node, and variables follow the labels of the node.
-func (t *Template) Sum(node string) uint64 {
+func (t *Template) sum(node string) uint64 {
 	want := t.wantFor(node)
 	return maphash.Comparable(seed, [3]string{node, labels.FormatLabels(want.Labels),
 		labels.FormatLabels(want.Annotations)})

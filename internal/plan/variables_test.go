@@ -62,12 +62,12 @@ func TestSum(t *testing.T) {
 			t.Fatal(err)
 		}
 		zone = "eu"
-		sum := templates[0].Sum("n0.n1")
-		if sum != templates[0].Sum("n0.n1") || sum == templates[0].Sum("n0-n1") {
+		sum := templates[0].sum("n0.n1")
+		if sum != templates[0].sum("n0.n1") || sum == templates[0].sum("n0-n1") {
 			t.Errorf("%s: the sum does not stand for the node", value)
 		}
 		zone = "us"
-		if isOther := sum != templates[0].Sum("n0.n1"); isOther != (value != "fixed") {
+		if isOther := sum != templates[0].sum("n0.n1"); isOther != (value != "fixed") {
 			t.Errorf("%s: another sum for another label: %t", value, isOther)
 		}
 	}

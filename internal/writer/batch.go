@@ -71,7 +71,7 @@ func (t *turn) due(ctx context.Context, action plan.Action, changes []plan.Chang
 		if undone := t.undone(ctx, change); undone != nil {
 			last = t.Refusals.AddUndone(t.attempt(action, change.Name), undone)
 		}
-		switch left := max(time.Until(last.RetryAt), time.Until(whole.RetryAt)); {
+		switch left := max(last.left(change.Sum), time.Until(whole.RetryAt)); {
 		case left > 0:
 			waiting, isReported = true, isReported || last.Err != nil
 			t.retryIn(left)
@@ -97,7 +97,7 @@ func (t *turn) undone(ctx context.Context, change *plan.Change) *plan.ContestedE
 	if t.attempt(change.Action, "").Action != plan.Update {
 		return nil
 	}
-	fields := t.Refusals.Undone(t.attempt(plan.Update, change.Name), change.Fields, change.Template.Sum(change.Node))
+	fields := t.Refusals.Undone(t.attempt(plan.Update, change.Name), change.Fields, change.Sum)
 	if len(fields) == 0 {
 		return nil
 	}
@@ -135,7 +135,7 @@ func (t *turn) ended(change *plan.Change, stored *corev1.Service, err error) boo
 		return false
 	}
 	if attempt := t.attempt(change.Action, change.Name); attempt.Action == plan.Update {
-		t.Refusals.Made(attempt, change.Fields, change.Template.Sum(change.Node))
+		t.Refusals.Made(attempt, change.Fields, change.Sum)
 	} else {
 		t.Refusals.Remove(attempt)
 	}

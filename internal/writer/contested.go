@@ -21,6 +21,12 @@ func isContested(err error) bool {
 	return is
 }
 
+// isUndone reports whether an error says that something else has set the fields after the write.
+func isUndone(err error) bool {
+	contested, is := errors.AsType[*plan.ContestedError](err)
+	return is && contested.IsUndone
+}
+
 // contestedBy says if a Service is not stored as it was written: as contested if the write changed something all the
 // same, and otherwise as refused. A creation is not contested yet: admission may act on creations only, so an update
 // may still correct what differs.

@@ -1,7 +1,6 @@
 package writer
 
 import (
-	"errors"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -73,6 +72,15 @@ func (r Refusal) IsReported() bool {
 	return r.Err != nil && (r.Times > earlyDenials || !plan.IsDenied(r.Err))
 }
 
+// left returns how long the attempt to set what a sum stands for still has to wait: not at all if something else has
+// undone an update that set something else.
+func (r Refusal) left(sum uint64) time.Duration {
+	if isUndone(r.Err) && r.made.sum != sum {
+		return 0
+	}
+	return max(time.Until(r.RetryAt), 0)
+}
+
 // NewRefusals returns empty Refusals.
 func NewRefusals() *Refusals { return &Refusals{utilcache.NewLRUExpireCache(maxRemembered)} }
 
@@ -92,10 +100,10 @@ func (r *Refusals) next(attempt Attempt, err error) Refusal {
 		last.Times = 0
 	}
 	times, first := last.Times+1, minRefusedBackoff
-	switch contested, is := errors.AsType[*plan.ContestedError](err); {
-	case is && contested.IsUndone:
+	switch {
+	case isUndone(err):
 		first = minUndoneBackoff
-	case is:
+	case isContested(err):
 		times = maxTimes
 	case plan.IsDenied(err):
 		first = minDeniedBackoff
@@ -109,7 +117,7 @@ func (r *Refusals) next(attempt Attempt, err error) Refusal {
 func (r *Refusals) Made(attempt Attempt, fields []string, sum uint64) {
 	last := r.Get(attempt)
 	now := Refusal{made: update{time.Now(), fields, sum}}
-	if contested, is := errors.AsType[*plan.ContestedError](last.Err); is && contested.IsUndone {
+	if isUndone(last.Err) {
 		now.Times = last.Times
 		r.hold(attempt, last.Err)
 	}

@@ -43,7 +43,7 @@ func (d *Dependencies) refusedCopies(ls *v1alpha1.LocalService, changes []plan.C
 func (d *Dependencies) WriteCopy(ctx context.Context, ls *v1alpha1.LocalService, change *plan.CopyChange,
 	names *plan.Names) (retryAfter time.Duration, report bool, err error) {
 	attempt := sliceAttempt(ls, change.Name)
-	if after := d.Refusals.RetryAfter(attempt); after > 0 {
+	if after := d.Refusals.Get(attempt).left(change.Sum); after > 0 {
 		return after, false, nil
 	}
 	if undone := d.Refusals.Undone(attempt, change.Fields, change.Sum); len(undone) > 0 {

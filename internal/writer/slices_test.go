@@ -224,3 +224,23 @@ func TestRefusedSlice(t *testing.T) {
 		expect("and again", 0, false, 1, 0)
 	})
 }
+
+// TestUndoneSlice: while something else undoes an update, one that sets other endpoints is made at once, because the
+// name must follow the pods.
+func TestUndoneSlice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newSlicesFixture(t)
+		change := f.changes[plan.Update]
+		change.Fields = []string{"metadata"}
+		for i, c := range []struct {
+			sum   uint64
+			waits time.Duration
+		}{{1, 0}, {1, minUndoneBackoff}, {2, 0}, {2, 2 * minUndoneBackoff}} {
+			change.Sum = c.sum
+			waits, _, err := f.deps.WriteCopy(t.Context(), f.ls, &change, f.names)
+			if err != nil || waits != c.waits {
+				t.Errorf("update %d waits for %s; want %s: %v", i, waits, c.waits, err)
+			}
+		}
+	})
+}
