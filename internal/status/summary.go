@@ -179,16 +179,14 @@ func summarizeAdmission(fields []string) string {
 }
 
 // summarizeUndone explains what else sets fields after they were written, on the first of the objects; "" for none.
+// It does not count the objects, because some of them are always being written again.
 func summarizeUndone(undone []*plan.ContestedError) string {
 	if len(undone) == 0 {
 		return ""
 	}
 	first := slices.MinFunc(undone, func(a, b *plan.ContestedError) int { return strings.Compare(a.Object, b.Object) })
-	text := fmt.Sprintf("%s: %s", first.Object, words.Printable(first.Error()))
-	if more := len(undone) - 1; more > 0 {
-		text += fmt.Sprintf(" (and of %s)", words.Count(more, "more object"))
-	}
-	return text + ". Leave that out of this LocalService, or stop what sets it: it is written again within two minutes"
+	return fmt.Sprintf("%s: %s. Leave that out of this LocalService, or stop what sets it: it is written again within "+
+		"two minutes", first.Object, words.Printable(first.Error()))
 }
 
 // verbs lists the words for actions in events, in the order in which events list them.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -246,11 +245,10 @@ func (t *turn) reportRefused(due []*plan.Change) {
 	}
 }
 
-// reportHeld reports a contested write of a short time ago if there is nothing contested now: it may be contested again
-// in a moment.
+// reportHeld reports a contested write of a short time ago: it may be contested again in a moment.
 func (t *turn) reportHeld() {
 	held := t.Refusals.Get(contestedOf(t.attempt(plan.Update, "")))
-	if left := time.Until(held.RetryAt); left > 0 && !slices.ContainsFunc(t.out.Refused, isContested) {
+	if left := time.Until(held.RetryAt); left > 0 {
 		t.out.Refused = append(t.out.Refused, held.Err)
 		t.retryIn(left)
 	}

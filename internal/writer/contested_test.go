@@ -1,6 +1,7 @@
 package writer
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -127,6 +128,26 @@ func TestUndone(t *testing.T) {
 		f.nextGeneration()
 		if _, requests := f.write(change); len(requests) != 1 {
 			t.Errorf("another spec: %v", requests)
+		}
+	})
+}
+
+// TestUndoneOfSeveral: while updates of several Services are undone and made again, the same Service is reported.
+func TestUndoneOfSeveral(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, 1)
+		changes := f.changes(plan.Update, "a", "b")
+		changes[0].Fields, changes[1].Fields = []string{"selector"}, []string{"selector"}
+		f.write(changes)
+		for began := time.Now(); time.Since(began) < 20*time.Second; time.Sleep(100 * time.Millisecond) {
+			out, _ := f.write(changes)
+			isA := func(err error) bool {
+				contested, is := errors.AsType[*plan.ContestedError](err)
+				return is && contested.Object == "Service demo-a"
+			}
+			if !slices.ContainsFunc(out.Refused, isA) {
+				t.Errorf("after %s: %v", time.Since(began), out.Refused)
+			}
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package writer
 
 import (
+	"errors"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -117,9 +118,9 @@ func (r *Refusals) next(attempt Attempt, err error) Refusal {
 func (r *Refusals) Made(attempt Attempt, fields []string, sum uint64) {
 	last := r.Get(attempt)
 	now := Refusal{made: update{time.Now(), fields, sum}}
-	if isUndone(last.Err) {
+	if contested, is := errors.AsType[*plan.ContestedError](last.Err); is && contested.IsUndone {
 		now.Times = last.Times
-		r.hold(attempt, last.Err)
+		r.hold(attempt, contested)
 	}
 	if last.made.sum == sum && time.Since(last.made.at) <= soon { // Several may take turns to undo one field each.
 		now.made.fields = sets.List(sets.New(fields...).Insert(last.made.fields...))
@@ -144,9 +145,13 @@ func (r *Refusals) AddUndone(attempt Attempt, contested *plan.ContestedError) Re
 	return r.Add(attempt, contested)
 }
 
-// hold keeps a contested write of an owner reported for a while.
-func (r *Refusals) hold(attempt Attempt, err error) {
-	r.refusals.Add(contestedOf(attempt), Refusal{Err: err, RetryAt: time.Now().Add(contestedStays)}, contestedStays)
+// hold keeps a contested write of an owner reported for a while: of several, that of the first object by name, so that
+// the report stays the same.
+func (r *Refusals) hold(attempt Attempt, err *plan.ContestedError) {
+	key := contestedOf(attempt)
+	if held, is := errors.AsType[*plan.ContestedError](r.Get(key).Err); !is || held.Object >= err.Object {
+		r.refusals.Add(key, Refusal{Err: err, RetryAt: time.Now().Add(contestedStays)}, contestedStays)
+	}
 }
 
 // contestedOf returns the key of the last contested write of an owner.
