@@ -51,8 +51,8 @@ func TestVariables(t *testing.T) {
 	}
 }
 
-// TestSum: what a Service should have differs if its name becomes that of another node, or if a label of the node changes
-// that a variable names.
+// TestSum: what a Service should have differs if its name becomes that of another node, or if a label of the node
+// changes that a variable names.
 func TestSum(t *testing.T) {
 	zone := "eu"
 	labels := func(string, string) (string, bool) { return zone, true }

@@ -137,6 +137,7 @@ func (t *turn) ended(change *plan.Change, stored *corev1.Service, err error) boo
 		t.Refusals.Made(attempt, change.Fields, change.Sum)
 	} else {
 		t.Refusals.Remove(attempt)
+		t.Refusals.Remove(t.attempt(plan.Update, change.Name)) // of another Service of that name
 	}
 	if t.batch.accepted == 0 {
 		t.Refusals.Remove(t.attempt(change.Action, ""))

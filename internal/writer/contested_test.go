@@ -132,6 +132,18 @@ func TestUndone(t *testing.T) {
 	})
 }
 
+// TestNotUndoneIfRecreated: the same update of a recreated Service is made at once: admission may act on creations.
+func TestNotUndoneIfRecreated(t *testing.T) {
+	f := newFixture(t, 1)
+	update := f.changes(plan.Update, "a")
+	update[0].Fields = []string{"labels"}
+	f.write(update)
+	f.write(f.changes(plan.Create, "a"))
+	if out, requests := f.write(update); len(requests) != 1 {
+		t.Errorf("%v: %+v", requests, out)
+	}
+}
+
 // TestUndoneOfSeveral: while updates of several Services are undone and made again, the same Service is reported.
 func TestUndoneOfSeveral(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
