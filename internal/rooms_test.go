@@ -28,7 +28,7 @@ var rooms = []struct {
 	{"internal/cache", false, []string{"pkg/", "internal/plan"}},
 	{"internal/writer", false, []string{"pkg/", "internal/cache", "internal/metrics", "internal/owner",
 		"internal/plan", "internal/reconcile", "internal/status", "internal/words"}},
-	{"internal/app", false, []string{"pkg/", "internal/cache", "internal/metrics", "internal/plan", "internal/writer"}},
+	{"internal/app", false, []string{"pkg/", "internal/cache", "internal/metrics", "internal/plan", "internal/words", "internal/writer"}},
 	{"cmd/kubectl-localservice/view", false, []string{"pkg/apis", "cmd/kubectl-localservice/diagnose"}},
 	{"cmd/kubectl-localservice", false, []string{"pkg/", "internal/plan", "internal/words",
 		"cmd/kubectl-localservice/"}},

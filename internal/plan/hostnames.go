@@ -2,6 +2,7 @@ package plan
 
 import (
 	"hash/maphash"
+	"slices"
 	"strings"
 	"time"
 
@@ -157,12 +158,17 @@ func (n *Names) Change(name string) (change CopyChange) {
 }
 
 // DeletesAfter returns how long the deletion of an EndpointSlice has to wait, because Kubernetes has not published the
-// pods again; 0 if it need not wait. It does not wait for other copies: their creation may wait for room in a quota.
+// pods again, or the names do not lead there yet; 0 if it need not wait. It does not wait for new copies: their creation
+// may wait for room in a quota.
 func (n *Names) DeletesAfter(now time.Time) time.Duration {
 	if left := time.Unix(n.Source.created, 0).Add(sourceSettles).Sub(now); left > 0 {
 		return min(left, sourceSettles)
 	}
-	if n.Copies().Sources == 0 {
+	copies := n.Copies()
+	isMoving := func(change CopyChange) bool { // Kubernetes may have moved the endpoints there.
+		return change.Action == Update && slices.Contains(change.Fields, endpointsField)
+	}
+	if copies.Sources == 0 || slices.ContainsFunc(copies.Changes, isMoving) {
 		return CopyStays
 	}
 	return 0
@@ -184,7 +190,7 @@ func (n *Names) copyOf(name string, source *EndpointSlice) (change CopyChange) {
 		change.Action = Wait // It belongs to a deleted Service, and is deleted with that, or to somebody else.
 	default:
 		if change.Current.sum != want {
-			change.Fields = append(change.Fields, "endpoints")
+			change.Fields = append(change.Fields, endpointsField)
 		}
 		if !n.hasMetadata(change.Current) {
 			change.Fields = append(change.Fields, "metadata")
@@ -229,6 +235,9 @@ func (c *Copies) Count(action Action) (n int) {
 func (c *Copies) BeingPublished() bool {
 	return c.IsNew && (c.Count(Create) > 0 || 2*c.Count(Update) > c.Sources)
 }
+
+// endpointsField is what an Update of a copy sets that follows the pods.
+const endpointsField = "endpoints"
 
 // copySuffix ends the name of a copy. The name follows from that of its source, so that no source is copied twice.
 const copySuffix = "-named"

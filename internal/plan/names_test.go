@@ -57,7 +57,7 @@ func TestDeletesAfter(t *testing.T) {
 		"a clock that is slow":  {-time.Hour, []*apiSlice{one, copyOf(one), copyOf(gone)}, sourceSettles},
 		"not published":         {time.Hour, []*apiSlice{copyOf(gone)}, CopyStays},
 		"a copy is missing":     {time.Hour, []*apiSlice{one, copyOf(one), two, copyOf(gone)}, 0},
-		"a copy is out of date": {time.Hour, []*apiSlice{one, renamed, copyOf(gone)}, 0},
+		"a copy is out of date": {time.Hour, []*apiSlice{one, renamed, copyOf(gone)}, CopyStays},
 	} {
 		t.Run(name, func(t *testing.T) {
 			names := newNames(t, c.slices...)

@@ -164,15 +164,16 @@ func TestUndoneOfSeveral(t *testing.T) {
 	})
 }
 
-// TestManagerOf: the last that has set a field after the controller is named, and nobody if it was removed.
-func TestManagerOf(t *testing.T) {
+// TestRivalOf: the last that has set a field after the controller is named, and nobody if it was removed.
+func TestRivalOf(t *testing.T) {
 	f := newFixture(t, 1)
 	for at, want := range map[int64]string{1: "", 2: "theirs", 3: "theirs"} {
 		f.managed = []metav1.ManagedFieldsEntry{managed("before", "selector", 1), managed("theirs", "selector", at),
 			managed(v1alpha1.FieldManager, "ports", 2), managed("other", "ports", 4)}
 		service := f.changes(plan.Update, "a")[0].Current
-		if got := f.deps.managerOf(t.Context(), services.WithVersion("v1"), service, plan.PathOf("selector")); got != want {
-			t.Errorf("%q if it was set at %d; want %q", got, at, want)
+		got, isCurrent := f.deps.rivalOf(t.Context(), services.WithVersion("v1"), service, plan.PathOf("selector"))
+		if got != want || !isCurrent {
+			t.Errorf("%q if it was set at %d, current: %t; want %q", got, at, isCurrent, want)
 		}
 	}
 }

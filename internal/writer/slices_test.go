@@ -232,6 +232,7 @@ func TestUndoneSlice(t *testing.T) {
 		f := newSlicesFixture(t)
 		change := f.changes[plan.Update]
 		change.Fields = []string{"metadata"}
+		f.version = change.Current.GetResourceVersion()
 		for i, c := range []struct {
 			sum   uint64
 			waits time.Duration
