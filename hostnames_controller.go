@@ -95,9 +95,10 @@ func (c *hostnamesController) addAll(namespace string) {
 		case namespace == ls.Namespace:
 			names := c.namesOf(ls)
 			names.Slices = c.Caches.HostnameSlicesOf(cache.KeyOf(ls))
-			copies := names.Copies()
-			for i := range copies.Changes {
-				c.add(namespace, copies.Changes[i].Name, 0)
+			for name := range names.Slices {
+				if names.Change(name).Action != "" {
+					c.add(namespace, name, 0)
+				}
 			}
 		}
 	}

@@ -30,8 +30,8 @@ import (
 func TestOutput(t *testing.T) {
 	const summary = "LocalService default/demo: nodes 5, answering 1/5, status WritingServices.\n"
 	const taken = "the name is taken by a Service without an owner (demo-n5)"
-	const act = "if it is for the pods on node n5, have it adopted: kubectl patch service -n default demo-n5 --type=merge " +
-		`-p '{"metadata":{"labels":{"owner":"demo"}},"spec":{"selector":{"vm/rack":"n5"}}}'; if nothing uses it, ` +
+	const act = "if it is for the pods on node n5, have it adopted: kubectl patch service -n default demo-n5 " +
+		`--type=merge -p '{"metadata":{"labels":{"owner":"demo"}},"spec":{"selector":{"vm/rack":"n5"}}}'; if nothing uses it, ` +
 		"delete it; otherwise create this LocalService under another name"
 	const log = "see kubectl logs -n default c"
 	newFixture(t).wantOutput(t, summary, map[string]string{

@@ -35,8 +35,8 @@ type Change struct {
 	Template *Template
 	// Name is the name of the Service.
 	Name string
-	// Node is the name of the Service's node, past or present; "" in mode Hostnames, except with a Rival: then it is the
-	// node or, with groupBy, the value of the label that has no name.
+	// Node is the name of the Service's node, past or present; "" in mode Hostnames. With a Rival, it is the node or,
+	// with groupBy, the value of the label that has no name.
 	Node string
 	// Current is the Service as the cache has it; nil for Create, and for a Conflict with a Rival.
 	Current *Service

@@ -72,7 +72,8 @@ func TestHostnamesOfRivals(t *testing.T) {
 				slices.Reverse(nodes)
 				hostnames, rivals := Hostnames(localService(hostnamesMode, groupedBy("zone")), nodes,
 					func(node, _ string) (string, bool) { return values[node], values[node] != "" })
-				if diff := cmp.Diff(c.hostnames, hostnames) + cmp.Diff(c.rivals, rivals, cmpopts.EquateEmpty()); diff != "" {
+				diff := cmp.Diff(c.hostnames, hostnames) + cmp.Diff(c.rivals, rivals, cmpopts.EquateEmpty())
+				if diff != "" {
 					t.Errorf("%v (-want +got):\n%s", nodes, diff)
 				}
 			}
@@ -80,8 +81,8 @@ func TestHostnamesOfRivals(t *testing.T) {
 	}
 }
 
-// TestGroupsInPlan: a value without a name is a conflict, its nodes are nameless, and the other names are counted. While
-// no node is selected, nothing is.
+// TestGroupsInPlan: a value without a name is a conflict, its nodes are nameless, and the other names are counted.
+// While no node is selected, nothing is.
 func TestGroupsInPlan(t *testing.T) {
 	ls := localService(hostnamesMode, groupedBy("zone"))
 	zones := map[string]string{"a": "Blue", "b": "blue", "1": "Blue", "2": "red"}

@@ -85,8 +85,8 @@ func TestStatus(t *testing.T) {
 		"conflicts": {found{Nodes: 3, InPlace: 1, Changes: byAction(conflicts("demo-b", "demo-c")...)}, outcome{},
 			"False NameTaken", "False NameTaken", "NameTaken",
 			`^2 Services already exist: "demo-b" (no owner), "demo-c" (no owner). ` +
-				"If they are for the pods on their nodes, have each adopted, such as: kubectl patch service -n default " +
-				"demo-b "},
+				"If they are for the pods on their nodes, have each adopted, such as: kubectl patch service -n " +
+				"default demo-b "},
 		"conflict with another LocalService": {
 			found{Nodes: 3, InPlace: 1, Changes: byAction(conflicts("demo-b")[0], owned("demo-c"))}, outcome{},
 			"False NameTaken", "False NameTaken", "NameTaken",
@@ -174,8 +174,8 @@ func TestGroups(t *testing.T) {
 	conflict := plan.Change{Action: plan.Conflict, Name: "a-1", Node: "A_1", Rival: "A.1"}
 	got := meta.FindStatusCondition(Of(ls, &plan.Plan{Nodes: 2, IsHostnames: true, Changes: byAction(conflict)},
 		&plan.Outcome{}).Conditions, v1alpha1.ConditionReady)
-	if got.Reason != v1alpha1.ReasonNameTaken || got.Message != "1 value has no name: A_1 (a-1 is the name of value A.1). "+
-		"Set the label example.com/rack to one value on the nodes that want one name" {
+	if got.Reason != v1alpha1.ReasonNameTaken || got.Message != "1 value has no name: A_1 (a-1 is the name of value "+
+		"A.1). Set the label example.com/rack to one value on the nodes that want one name" {
 		t.Errorf("of rivals: %+v", got)
 	}
 	for names, want := range []string{

@@ -238,11 +238,13 @@ func TestRivals(t *testing.T) {
 	for _, n := range grouped.Items {
 		got = append(got, fmt.Sprintf("%s %q, %d pods: %s %s", n.Node, n.Hostname, len(n.Pods), n.Reason, n.Message))
 	}
-	want := []string{`x-y "x-y", 0 pods: ServiceMissing no Service demo for the names; the controller has not written it ` +
-		`yet`, `x.y "", 2 pods: NameConflict the name is that of value x-y; set the label zone to one value on the nodes ` +
-		`of both`, `x.y "", 0 pods: NodeWithoutName no value for label zone (spec.groupBy), so no name; set the label, ` +
-		"or correct spec.groupBy: kubectl get nodes -L zone"}
-	if diff := cmp.Diff(want, got); diff != "" || grouped.Summary.Nodes != 2 || len(Changes(grouped, grouped, false)) > 0 {
+	want := []string{
+		`x-y "x-y", 0 pods: ServiceMissing no Service demo for the names; the controller has not written it yet`,
+		`x.y "", 2 pods: NameConflict the name is that of value x-y; set the label zone to one value on the nodes of both`,
+		`x.y "", 0 pods: NodeWithoutName no value for label zone (spec.groupBy), so no name; set the label, or correct ` +
+			"spec.groupBy: kubectl get nodes -L zone"}
+	if diff := cmp.Diff(want, got); diff != "" || grouped.Summary.Nodes != 2 ||
+		len(Changes(grouped, grouped, false)) > 0 {
 		t.Errorf("%+v (-want +got):\n%s", grouped.Summary, diff)
 	}
 	for _, changes := range [][]func(*v1alpha1.LocalService){nil, {hostnamesMode}} {

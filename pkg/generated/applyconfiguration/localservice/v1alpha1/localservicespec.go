@@ -34,8 +34,8 @@ type LocalServiceSpecApplyConfiguration struct {
 	// LocalService with the other mode, move the clients, and delete this one.
 	Mode *localservicev1alpha1.Mode `json:"mode,omitempty"`
 	// groupBy is the key of a node label, for mode: Hostnames. With it, each value of that label has a name, instead of
-	// each node: http://<value>.<name> answers from the nodes with that value, which is in lower case there, with '-' for
-	// each '.' and '_'. NVIDIA-H100-80GB-HBM3 of nvidia.com/gpu.product is http://nvidia-h100-80gb-hbm3.<name>. Nodes
+	// each node: http://<value>.<name> answers from the nodes with that value, which is in lower case there, with '-'
+	// for each '.' and '_'. NVIDIA-H100-80GB-HBM3 of nvidia.com/gpu.product is http://nvidia-h100-80gb-hbm3.<name>. Nodes
 	// without the label have no name.
 	GroupBy *string `json:"groupBy,omitempty"`
 	// type of every node's Service: ClusterIP (default), NodePort or LoadBalancer. A NodePort or LoadBalancer is
