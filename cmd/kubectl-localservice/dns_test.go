@@ -205,7 +205,7 @@ func TestDNSErrors(t *testing.T) {
 		args, want string
 		change     func(f *fixture)
 	}{
-		"watch":       {"--watch", "leave out either --dns or --watch", nil},
+		"watch":       {"--watch", "leave out --watch, or --dns", nil},
 		"bad Service": {"--dns-service kube-dns", `--dns-service is "kube-dns": it must be namespace/name`, nil},
 		"no Service": {"--dns-service kube-system/coredns", "no pod of Service kube-system/coredns is ready",
 			nil},

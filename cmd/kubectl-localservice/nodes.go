@@ -19,6 +19,7 @@ type nodesFlags struct {
 
 	dnsService                      string
 	dns, noHeaders, watch, problems bool
+	exitCode                        bool
 	output                          *genericclioptions.PrintFlags
 }
 
@@ -45,7 +46,7 @@ func (p *plugin) nodesCommand() *cobra.Command {
 		fmt.Fprintf(&reasons, "  %-18s %s\n", r.Reason, r.Means)
 	}
 	cmd := &cobra.Command{
-		Use:   "nodes [NAME]",
+		Use:   "nodes [NAME...]",
 		Short: "Show every node's name, its endpoints, and why it has none",
 		Long:  fmt.Sprintf(nodesHelp, reasons.String()),
 		Example: `  # What answers on each node, and why nothing does
@@ -62,10 +63,15 @@ func (p *plugin) nodesCommand() *cobra.Command {
 	}
 	flags.addTo(cmd, p, func(ctx context.Context) error { return p.nodes(ctx, flags) })
 	flags.output.AddFlags(cmd)
-	cmd.Flag("output").Usage = "Output format. One of: (" + strings.Join(flags.output.AllowedFormats(), ", ") + ", wide)."
+	formats := append(flags.output.AllowedFormats(), "wide")
+	cmd.Flag("output").Usage = "Output format. One of: (" + strings.Join(formats, ", ") + ")."
+	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("output",
+		cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)))
 	cmd.Flag("show-managed-fields").Hidden = true // There are none.
 	cmd.Flags().BoolVar(&flags.problems, "problems", false, "Print only names with a problem.")
 	cmd.Flags().BoolVar(&flags.noHeaders, "no-headers", false, "Print the table without its headers.")
+	cmd.Flags().BoolVar(&flags.exitCode, "exit-code", false, "Exit with 1 if a LocalService is not Ready, or not all of "+
+		"its names answer.")
 	cmd.Flags().BoolVarP(&flags.watch, "watch", "w", false, "After printing the nodes, print those that change, until "+
 		"Ctrl-C.")
 	cmd.Flags().BoolVar(&flags.dns, "dns", false, "Ask the cluster's DNS server for every name, and show what it "+
@@ -77,8 +83,8 @@ func (p *plugin) nodesCommand() *cobra.Command {
 
 func (p *plugin) nodes(ctx context.Context, flags *nodesFlags) error {
 	switch {
-	case flags.dns && flags.watch:
-		return errors.New("a watch does not ask DNS: leave out either --dns or --watch")
+	case (flags.dns || flags.exitCode) && flags.watch:
+		return errors.New("a watch neither asks DNS nor ends by itself: leave out --watch, or --dns and --exit-code")
 	case !flags.dns && flags.dnsService != defaultDNSService:
 		return errors.New("--dns-service says whom to ask: set --dns, too")
 	}
@@ -97,14 +103,24 @@ func (p *plugin) nodes(ctx context.Context, flags *nodesFlags) error {
 		return err
 	}
 	p.warnOfNodes(o)
-	return printer.printOnce(ctx, o.cluster, o.lists(ctx))
+	lists := o.lists(ctx)
+	err = printer.printOnce(ctx, o.cluster, lists)
+	if err == nil && flags.exitCode && slices.ContainsFunc(lists, func(list *diagnose.NodeList) bool {
+		return list.Summary.Problem != "" || list.Summary.Answering < list.Summary.Nodes
+	}) {
+		return errNotAnswering
+	}
+	return err
 }
+
+// errNotAnswering is the error of --exit-code, about which nothing more is printed.
+var errNotAnswering = errors.New("not all names answer")
 
 // printOnce prints lists, with the answers of DNS if they are asked for. If it cannot be asked, that is an error, and
 // the table has no column for it.
 func (p *nodesPrinter) printOnce(ctx context.Context, c *cluster, lists []*diagnose.NodeList) (err error) {
 	if len(lists) == 0 && p.table != nil {
-		fmt.Fprintln(p.ErrOut, "There is no LocalService here.")
+		fmt.Fprintln(p.ErrOut, p.none(ctx, c))
 		return nil
 	}
 	var warning string
@@ -125,6 +141,18 @@ func (p *nodesPrinter) printOnce(ctx context.Context, c *cluster, lists []*diagn
 		fmt.Fprintln(p.ErrOut, "No name has a problem.")
 	}
 	return notAsked
+}
+
+// none says that no LocalService is chosen.
+func (p *nodesPrinter) none(ctx context.Context, c *cluster) string {
+	where, which := "namespace "+c.namespace, ""
+	if p.allNamespaces {
+		where = "any namespace"
+	}
+	if p.selector != "" {
+		which = " with labels " + p.selector
+	}
+	return words.Join(" ", fmt.Sprintf("There is no LocalService%s in %s.", which, where), c.orphans(ctx, ""))
 }
 
 // watchNodes prints all nodes of LocalServices, and then those that change.

@@ -2,13 +2,16 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/utils/ptr"
 
@@ -17,12 +20,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-const (
-	// rowsInLine is how many rows a line below the table names before it only counts.
-	rowsInLine = 3
-	// reasonLength is how many bytes of a text are in the column REASON. A longer one is below the table, once.
-	reasonLength = 90
-)
+// rowsInLine is how many rows a line below the table names before it only counts.
+const rowsInLine = 3
 
 // nodesPrinter prints lists of nodes in the format that the user asks for: whole ones, and then what changes in them.
 type nodesPrinter struct {
@@ -30,6 +29,9 @@ type nodesPrinter struct {
 	*nodesFlags
 
 	format string
+	// reasonLength is how many bytes of a text are in the column REASON of a terminal. A longer one is below the table,
+	// once.
+	reasonLength int
 	// table aligns columns, and header is the one that was last printed. For other formats there is a printer.
 	table interface {
 		io.Writer
@@ -45,12 +47,19 @@ type nodesPrinter struct {
 
 func (p *plugin) newNodesPrinter(flags *nodesFlags) (printer *nodesPrinter, err error) {
 	printer = &nodesPrinter{plugin: p, nodesFlags: flags, format: *flags.output.OutputFormat,
-		before: map[string]*diagnose.NodeList{}, last: map[string]string{}}
+		before: map[string]*diagnose.NodeList{}, last: map[string]string{}, reasonLength: math.MaxInt}
+	if printers.IsTerminal(p.Out) {
+		printer.reasonLength = 90
+	}
 	if printer.format == "" || printer.format == "wide" {
 		printer.table = printers.GetNewTabWriter(p.Out) // In a watch, later lines are as wide as earlier ones.
 		return printer, nil
 	}
 	printer.printer, err = flags.output.ToPrinter()
+	if unknown, is := errors.AsType[genericclioptions.NoCompatiblePrinterError](err); is {
+		unknown.AllowedFormats = append(unknown.AllowedFormats, "wide")
+		err = unknown
+	}
 	return printer, err
 }
 
@@ -190,7 +199,7 @@ func (p *nodesPrinter) printRows(rows []row) error {
 		return err
 	}
 	if p.format != "wide" { // There, it is in the line.
-		for _, line := range below(rows) {
+		for _, line := range below(rows, p.reasonLength) {
 			fmt.Fprintln(p.ErrOut, words.Printable(line))
 		}
 	}
@@ -209,7 +218,7 @@ type row struct {
 type problem struct{ cause, prefix string }
 
 // below returns the lines below the table: what is not in it about each problem, once for all its rows.
-func below(rows []row) (lines []string) {
+func below(rows []row, reasonLength int) (lines []string) {
 	texts, nodes := map[problem]string{}, map[problem][]string{}
 	var order []problem
 	for _, r := range rows {
@@ -268,7 +277,7 @@ func (p *nodesPrinter) linesOf(rows []row) []string {
 	add(isWide, "ADDRESSES", func(r row) string { return strings.Join(r.Addresses, ",") })
 	lines[0] += "REASON"
 	for i, r := range rows {
-		reason := r.WithDNS(words.Cut(r.CauseAbout(), reasonLength))
+		reason := r.WithDNS(words.Cut(r.CauseAbout(), p.reasonLength))
 		if isWide {
 			reason = r.Problems()
 		}

@@ -6,7 +6,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 
@@ -26,9 +25,7 @@ func addHostnames(f *facts) {
 	f.sources, f.outdated = sets.Set[string]{}, sets.Set[string]{}
 	h := plan.NamesOf(f.LocalService, f.nodeLabelKey, func(node string) bool {
 		return f.nodes[node] != nil && f.rivals[node] == ""
-	}, func(node, key string) (string, bool) {
-		return labels.Set(f.nodes[node].Labels).Lookup(key)
-	}, func(name string) *plan.Service {
+	}, f.label, func(name string) *plan.Service {
 		if service := f.services[name]; service != nil {
 			return plan.FromAPI(service, f.nodeLabelKey)
 		}
@@ -114,8 +111,10 @@ func addPublished(n *name) {
 			id = e.TargetRef.Kind + "/" + e.TargetRef.Name
 		}
 		all.Insert(id)
-		if isReady {
+		if isReady && plan.Answers(e.Endpoint) {
 			ready.Insert(id)
+		}
+		if isReady {
 			addresses.Insert(e.Addresses...)
 			for _, port := range e.slice.Ports {
 				ports.Insert(ptr.Deref(port.Name, ""))

@@ -52,7 +52,8 @@ type facts struct {
 	ready        metav1.Condition
 	refusal      string
 	nodeLabelKey string
-	purpose      plan.Purpose // of the Services with the names: ForNode or Published
+	purpose      plan.Purpose   // of the Services with the names: ForNode or Published
+	templates    plan.Templates // of what the Services should be; none if the spec is invalid
 	services     map[string]*corev1.Service
 	nodes        map[string]*corev1.Node // that the LocalService selects
 	rivals       map[string]string       // the nodes whose name another one has, and which
@@ -80,6 +81,7 @@ type name struct {
 	on      []*corev1.Node // the node, or those of the group
 	rival   string         // the node that has the name that this one wants, "" for none
 	service Finding        // what is wrong with the Service, or with the first of both in mode Hostnames
+	differs []string       // the other fields in which these Services differ from what the LocalService says
 	pods    []*pod
 	// mislabelled are pods here without the node label of their node, and pods on other nodes with that of this one;
 	// terminating those that are being deleted. Only those that run may be unready or unpublished.
@@ -113,6 +115,7 @@ func newFacts(in Input) *facts {
 		f.refusal = f.ready.Message
 	}
 	f.nodes = nodesOf(f)
+	f.templates, _ = plan.NewTemplates(ls, f.nodeLabelKey, f.label) // The status says what is wrong with the spec.
 	f.rivals = plan.Rivals(ls, slices.Collect(maps.Keys(f.nodes)))
 	addPods(f)
 	if f.purpose == plan.Published {
@@ -157,7 +160,8 @@ func Trim(object any) (any, error) {
 			}
 		}
 		o.Annotations, o.Spec = nil, corev1.PodSpec{NodeName: o.Spec.NodeName, Affinity: o.Spec.Affinity,
-			Tolerations: o.Spec.Tolerations, InitContainers: o.Spec.InitContainers, Containers: o.Spec.Containers}
+			Tolerations: o.Spec.Tolerations, InitContainers: o.Spec.InitContainers, Containers: o.Spec.Containers,
+			ReadinessGates: o.Spec.ReadinessGates, Volumes: only(o.Spec.Volumes, isClaim)}
 	case *corev1.Node:
 		o.Annotations, o.Status = nil, corev1.NodeStatus{Conditions: o.Status.Conditions}
 	}

@@ -177,6 +177,10 @@ func notReady(state corev1.ContainerState) func(*corev1.Pod) {
 	}
 }
 
+func madeBy(kind, name string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.OwnerReferences = controlledBy("v1", kind, name) }
+}
+
 func withoutLabel(p *corev1.Pod) { delete(p.Labels, nodeLabel) }
 
 func labelled(value string) func(*corev1.Pod) {

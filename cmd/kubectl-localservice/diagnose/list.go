@@ -34,6 +34,8 @@ type NodeList struct {
 	// DNS is the server that was asked for the names, nil if none was.
 	DNS   *DNSServer `json:"dns,omitempty"`
 	Items []*Node    `json:"items"`
+	// AsksAround is true if Around may say more.
+	AsksAround bool `json:"-"`
 }
 
 // Key returns the LocalService as <namespace>/<name>.
@@ -195,10 +197,12 @@ func Nodes(in Input) *NodeList {
 		list.Summary.Problem = words.Printable(f.ready.Message)
 	}
 	isAnyLate := false
+	list.AsksAround = len(f.Pods) == 0 || len(f.pods[""]) > 0
 	for _, n := range f.names {
 		n.Finding = findingOf(n)
 		complete(n)
 		isAnyLate = isAnyLate || n.Waits && n.refusal == ""
+		list.AsksAround = list.AsksAround || n.Reason == NoPods || n.Reason == EndpointsOutdated
 		list.Summary.Reported = list.Summary.Reported || slices.Contains(reported[n.Reason], f.ready.Reason)
 		if n.Service != "" || n.rival != "" {
 			list.Summary.Nodes++

@@ -56,6 +56,11 @@ func nodesOf(f *facts) map[string]*corev1.Node {
 	return nodes
 }
 
+// label returns the value of a label of a node that the LocalService selects.
+func (f *facts) label(node, key string) (value string, exists bool) {
+	return labels.Set(f.nodes[node].Labels).Lookup(key)
+}
+
 // namesOf returns the names of the nodes, in order. Nodes without a name come last.
 func namesOf(f *facts) (names []*name) {
 	ls, known := f.LocalService, map[string]*name{}

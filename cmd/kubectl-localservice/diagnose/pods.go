@@ -134,11 +134,53 @@ func whyNotReady(p *corev1.Pod, containers []corev1.ContainerStatus, f *facts) t
 	case t.word != "" || isReady:
 		return t
 	case p.Spec.NodeName == "":
-		return trouble{word: cmp.Or(scheduled.Reason, "Unscheduled"),
-			cause: "not scheduled: " + cmp.Or(own(scheduled.Message), "no scheduler has decided yet")}
+		return whyWaiting(p, scheduled, &f.Around)
+	}
+	for _, gate := range p.Spec.ReadinessGates {
+		if set := conditions[gate.ConditionType]; set.Status == "" && ready.Reason != "ContainersNotReady" {
+			return trouble{word: cmp.Or(ready.Reason, "NotReady"), cause: "nothing sets its readiness gate " +
+				own(string(gate.ConditionType)) + ": does the controller run that should?", more: itsEvents}
+		}
 	}
 	return trouble{word: cmp.Or(p.Status.Reason, ready.Reason, "NotReady"),
 		cause: own(cmp.Or(ready.Message, p.Status.Reason))}
+}
+
+// whyWaiting says why a pod has no node: what is around it, and the scheduler.
+func whyWaiting(p *corev1.Pod, scheduled corev1.PodCondition, around *Around) trouble {
+	t, why := trouble{word: cmp.Or(scheduled.Reason, "Unscheduled")}, ""
+	for _, e := range around.Events {
+		switch about := e.InvolvedObject; {
+		case about.Kind == "PersistentVolumeClaim" && slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
+			return isClaim(v) && v.PersistentVolumeClaim.ClaimName == about.Name
+		}):
+			why, t.note = "its PersistentVolumeClaim is not bound, "+own(e.Message), about.Name
+		case e.Reason == eventPreempted && e.Related != nil && p.GenerateName != "" &&
+			strings.HasPrefix(about.Name, p.GenerateName): // The pod in whose place this one is to run.
+			why, t.note = "preempted by a pod of a higher priority", own(e.Related.Namespace+"/"+e.Related.Name)
+		}
+	}
+	for i := range around.Pods {
+		other, node := &around.Pods[i], nodeOfDaemon(p)
+		if taken := sets.List(hostPorts(p).Intersection(hostPorts(other))); other.Spec.NodeName != "" &&
+			len(taken) > 0 && (node == "" || node == other.Spec.NodeName) {
+			why, t.note = "another pod has its host port", taken[0]+": "+other.Name
+		}
+	}
+	t.cause = "not scheduled: " + words.Join("; ", why, cmp.Or(own(scheduled.Message), "no scheduler has decided yet"))
+	return t
+}
+
+func isClaim(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil }
+
+func hostPorts(p *corev1.Pod) sets.Set[string] {
+	ports := sets.New[string]()
+	for _, port := range containerPorts(p) {
+		if port.HostPort != 0 {
+			ports.Insert(numbered(port.HostPort, port.Protocol))
+		}
+	}
+	return ports
 }
 
 // whyContainerNotReady says which container of a pod is not ready and why, or in one that is ready, which seems to end

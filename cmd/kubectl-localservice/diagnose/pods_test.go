@@ -135,6 +135,11 @@ func TestWhyNotReady(t *testing.T) {
 			lost(p)
 			p.Status.Conditions[0].Reason, p.Status.Conditions[0].Message = "ReadinessGatesNotReady", "gate x is False"
 		}, "ReadinessGatesNotReady", "gate x is False"},
+		"readiness gate that nothing sets": {func(p *corev1.Pod) {
+			lost(p)
+			p.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/balanced"}}
+			p.Status.Conditions[0].Reason = "ReadinessGatesNotReady"
+		}, "ReadinessGatesNotReady", "nothing sets its readiness gate example.com/balanced: does the controller run that should?"},
 		"lost":                     {func(p *corev1.Pod) { p.Status = corev1.PodStatus{Reason: "NodeLost"} }, "NodeLost", "NodeLost"},
 		"the kubelet says nothing": {func(p *corev1.Pod) { p.Status = corev1.PodStatus{} }, "NotReady", "not ready"},
 	} {

@@ -3,6 +3,7 @@ package diagnose
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -76,8 +77,9 @@ var rules = []rule{
 	{NameConflict, serviceIs(NameConflict), theService},
 	{ServiceMissing, serviceIs(ServiceMissing), theService},
 	{ServiceOutdated, serviceIs(ServiceOutdated), theService},
-	{EndpointsOutdated, func(n *name) bool { return n.hostnames != nil && !n.isPublished }, func(*name) Finding {
-		return Finding{Cause: manager + " has not published the pods in EndpointSlices yet"}
+	{EndpointsOutdated, func(n *name) bool { return n.hostnames != nil && !n.isPublished }, func(n *name) Finding {
+		return Finding{Cause: "the pods are not in EndpointSlices yet; " +
+			whyUnpublished(n, plan.ServiceName(n.LocalService.Name, plan.Source, ""))}
 	}},
 	{EndpointsOutdated, func(n *name) bool { return n.outdated.Has(n.Hostname) }, func(n *name) Finding {
 		return untilWritten(n.facts, EndpointsOutdated, "the name is not up to date")
@@ -101,7 +103,7 @@ var rules = []rule{
 	}},
 	{EndpointsOutdated, func(n *name) bool { return len(n.unpublished) > 0 }, func(n *name) Finding {
 		return Finding{About: each(n.unpublished, podName),
-			Cause: "pods are ready, but not in the EndpointSlices; " + manager + " has not added them yet"}
+			Cause: "pods are ready, but not in the EndpointSlices; " + whyUnpublished(n, n.Service)}
 	}},
 	{EndpointsOutdated, func(n *name) bool { return n.Endpoints.Ready < n.Endpoints.Total }, func(n *name) Finding {
 		return Finding{Cause: fmt.Sprintf("%d of %d endpoints are ready, the others are of no pod here",
@@ -113,6 +115,10 @@ var rules = []rule{
 		return Finding{Cause: whyNoPort(n), About: namedPorts(n),
 			Act: "correct targetPort, or name the container's port"}
 	}},
+	{ServiceOutdated, func(n *name) bool { return len(n.differs) > 0 && n.Endpoints.Ready > 0 }, func(n *name) Finding {
+		return untilWritten(n.facts, ServiceOutdated, "the Service differs from the LocalService in "+
+			strings.Join(n.differs, ", "))
+	}},
 	{"", func(n *name) bool { return n.Endpoints.Ready > 0 }, func(*name) Finding {
 		return Finding{State: Healthy}
 	}},
@@ -120,7 +126,11 @@ var rules = []rule{
 		return Finding{Cause: "only terminating pods", About: each(n.terminating, podName)}
 	}},
 	{PodsEnded, func(n *name) bool { return len(n.pods) > 0 }, func(n *name) Finding {
-		return Finding{State: Empty, Cause: "only ended pods: " + n.pods[0].cause, About: byCause(n.pods)}
+		f := Finding{State: Empty, Cause: "only ended pods: " + n.pods[0].cause, About: byCause(n.pods)}
+		if kind, _ := workloadOf(n.pods[0].object); kind == "Job" {
+			f.Act = "a name needs pods that keep running, such as those of a Deployment or DaemonSet: a Job ends"
+		}
+		return f
 	}},
 	{NodeUnschedulable, func(n *name) bool {
 		return are(n, func(node *corev1.Node) bool { return node.Spec.Unschedulable })
@@ -158,8 +168,16 @@ func serviceIs(reason Reason) func(*name) bool {
 
 func theService(n *name) Finding { return n.service }
 
-// manager writes what Kubernetes publishes.
-const manager = "kube-controller-manager"
+// whyUnpublished says why Kubernetes has not published the pods of a Service: in its own words, if it has recorded an
+// event. The name of the Service is also the beginning of those of its EndpointSlices.
+func whyUnpublished(n *name, service string) string {
+	for _, e := range slices.Backward(n.Around.Events) {
+		if e.Reason == eventUnpublished && e.InvolvedObject.Name == service {
+			return regexp.MustCompile(`\b`+regexp.QuoteMeta(service)+`(-\w+)?`).ReplaceAllString(own(e.Message), "…")
+		}
+	}
+	return "kube-controller-manager has not added them yet"
+}
 
 // whyMislabelled says which pods are on another node than their label says. Those of other nodes answer under the name.
 func whyMislabelled(n *name) Finding {
@@ -252,11 +270,17 @@ func namedPorts(n *name) string {
 	return cmp.Or(first(sets.List(named)), "they name none")
 }
 
-// noPod says that no pod is on the node, and why, and which pods no node has yet, and why.
+// noPod says that no pod is on the node, and why, and which pods no node has yet, and why. The name is Down if one of
+// these may get the node.
 func noPod(n *name, why string) Finding {
 	f, waits := Finding{State: Empty}, ""
 	if waiting := n.facts.pods[""]; len(waiting) > 0 {
-		waits, f.About = waiting[0].cause, each(waiting, podName)
+		waits, f.About = waiting[0].cause, byCause(waiting)
+		if why == "" {
+			f.State = Down
+		}
+	} else if why == "" {
+		f.Act = tooFew(n.facts)
 	}
 	f.Cause = words.Join("; ", "no pod with "+labels.FormatLabels(n.LocalService.Spec.Selector)+" here", why, waits)
 	return f

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -65,7 +66,33 @@ func TestRules(t *testing.T) {
 						Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{node}}}}}}}}
 		}
 	}
+	amid := func(in Input, around Around) Input {
+		in.Around = around
+		return in
+	}
+	event := func(reason, kind, name, message string) corev1.Event {
+		return corev1.Event{Reason: reason, Message: message, InvolvedObject: corev1.ObjectReference{Kind: kind, Name: name}}
+	}
+	preemption := func(victim, by string) corev1.Event {
+		e := event(eventPreempted, "Pod", victim, "Preempted by pod 7 on node n1")
+		e.Related = &corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: by}
+		return e
+	}
+	claiming := func(claim string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Spec.Volumes = []corev1.Volume{{Name: "token"}, {VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}}
+		}
+	}
+	generated := func(from string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.GenerateName = from } }
+	holding := func(port int32) func(*corev1.Pod) { return containing(corev1.ContainerPort{HostPort: port}) }
+	serving := func(e discoveryv1.Endpoint, is bool) discoveryv1.Endpoint {
+		e.Conditions.Serving = &is
+		return e
+	}
 	const (
+		few = "Deployment web has 1 replica for 2 names: scale it, by minReplicas if a HorizontalPodAutoscaler does, or " +
+			"use a DaemonSet"
 		label  = "pods lack the label vm/rack, or have that of another node "
 		events = "; see why: kubectl get events -n default --field-selector=reason=NodeLabelRefused; without one, see " +
 			"whether the controller runs and labels pods (-label-pods)"
@@ -89,7 +116,8 @@ func TestRules(t *testing.T) {
 		"ready": {with(services, ready, aPod("a", "n1")), "", Healthy, "1/1", ""},
 		"taken by nobody": {with(other("demo-n1", nil), ready), NameConflict, Down, "0/0", "the name is taken by a Service " +
 			"without an owner (demo-n1); delete the Service if nothing uses it; otherwise create this " +
-			"LocalService under another name"},
+			"LocalService under another name, or let it adopt the Service: kubectl patch service -n default demo-n1 " +
+			`--type=merge -p '{"metadata":{"labels":{"owner":"demo"}},"spec":{"selector":{"vm/rack":"n1"}}}'`},
 		"taken by another LocalService": {with(other("demo-n1", controlledByLocalService("demo-of")), nil), NameConflict,
 			Down, "0/0", "the name is taken by a Service of LocalService demo-of (demo-n1)" + another},
 		"taken by another node": {on(of(), nodesWith("x-y", "x.y")[1], nodesWith("x-y")[0]), ServiceMissing, Down, "0/0",
@@ -108,7 +136,21 @@ func TestRules(t *testing.T) {
 			s.Spec.Selector = map[string]string{"app": "demo"}
 		}), ready, aPod("a", "n1")), ServiceOutdated, Degraded, "1/1", "the Service has another selector than the " +
 			`LocalService says; the controller has not written it yet (app=demo)`},
-		"orphaned": {with(changed(withoutOwner), ready, aPod("a", "n1")), "", Healthy, "1/1", ""},
+		"orphaned": {with(changed(withoutOwner), ready, aPod("a", "n1")), ServiceOutdated, Degraded, "1/1",
+			"the Service differs from the LocalService in controller; the controller has not written it yet"},
+		"another port": {with(changed(func(s *corev1.Service) {
+			s.Spec.Ports, s.Spec.SessionAffinity = []corev1.ServicePort{{Port: 80}}, corev1.ServiceAffinityClientIP
+		}), ready, aPod("a", "n1")), ServiceOutdated, Degraded, "1/1", "the Service differs from the LocalService in " +
+			"ports, sessionAffinity; the controller has not written it yet"},
+		"another port, and no pod": {with(changed(func(s *corev1.Service) {
+			s.Spec.Ports = []corev1.ServicePort{{Port: 80}}
+		}), nil), NoPods, Empty, "0/0", no},
+		"another port, and the spec is invalid": {func() Input {
+			in := with(changed(func(s *corev1.Service) { s.Spec.Ports = []corev1.ServicePort{{Port: 80}} }), ready,
+				aPod("a", "n1"))
+			in.LocalService = localService(func(ls *v1alpha1.LocalService) { ls.Spec.GroupBy = "zone" })
+			return in
+		}(), "", Healthy, "1/1", ""},
 		"orphaned, and being deleted": {with(changed(withoutOwner, deleted), nil), ServiceOutdated, Down, "0/0",
 			"the Service is being deleted"},
 
@@ -136,6 +178,8 @@ func TestRules(t *testing.T) {
 			"1/2", "CrashLoopBackOff (b)" + log + "b"},
 		"not ready, but published": {publishing(with(services, ready, aPod("a", "n1", crash))), PodsNotReady, Degraded, "1/1",
 			"CrashLoopBackOff (a)" + log + "a"},
+		"not ready, but published, as Kubernetes does": {publishing(with(services, published(serving(anEndpoint("a",
+			"10.0.0.1", true), false)), aPod("a", "n1", crash))), PodsNotReady, Down, "0/1", "CrashLoopBackOff (a)" + log + "a"},
 		"waits for its own name": {with(services, unready, aPod("a", "n1", asking)), PodsNotReady, Down, "0/1",
 			"its readiness probe does not succeed (a); if it waits for its own name, which it gets only when it " +
 				"is ready, set publishNotReadyAddresses: true in the LocalService"},
@@ -143,6 +187,12 @@ func TestRules(t *testing.T) {
 			"0/1", "CrashLoopBackOff (a)" + log + "a"},
 		"not published yet": {with(services, nil, aPod("a", "n1")), EndpointsOutdated, Down, "0/0",
 			"pods are ready, but not in the EndpointSlices; kube-controller-manager has not added them yet (a)"},
+		"not published, as a quota is used up": {amid(with(services, nil, aPod("a", "n1")), Around{Events: []corev1.Event{
+			event(eventUnpublished, "Service", "demo-n1", "of before"), event(eventUnpublished, "Service", "demo-n1",
+				"Error updating Endpoint Slices for Service default/demo-n1: endpointslices \"demo-n1-x7x\" is forbidden: "+
+					"exceeded quota: objects"), event(eventUnpublished, "Service", "demo-n10", "of another")}}),
+			EndpointsOutdated, Down, "0/0", "pods are ready, but not in the EndpointSlices; Error updating Endpoint Slices " +
+				"for Service default/…: endpointslices \"…\" is forbidden: exceeded quota: objects (a)"},
 		"an endpoint too many, as that is not ready": {with(services, both, aPod("a", "n1")), EndpointsOutdated, Degraded,
 			"1/2", others},
 		"published by a mesh":      {with(services, mesh(true)), "", Healthy, "1/1", ""},
@@ -158,10 +208,18 @@ func TestRules(t *testing.T) {
 			"only ended pods: Evicted (a, b: Succeeded)"},
 		"only ended, and published as not ready": {with(services, unready, aPod("a", "n1", phase(corev1.PodSucceeded, ""))),
 			PodsEnded, Empty, "0/0", "only ended pods: Succeeded (a)"},
+		"a Job": {with(services, nil, aPod("a", "n1", phase(corev1.PodSucceeded, ""), madeBy("Job", "backup"))),
+			PodsEnded, Empty, "0/0", "only ended pods: Succeeded (a); a name needs pods that keep running, such as those " +
+				"of a Deployment or DaemonSet: a Job ends"},
 		"no pod": {with(services, nil, aPod("a", "n2"), aPod("b", "n1", func(p *corev1.Pod) { p.Labels["app"] = "x" })),
 			NoPods, Empty, "0/0", no},
-		"no pod, but unscheduled ones": {with(services, nil, aPod("a", "", unscheduled)), NoPods, Empty, "0/0",
+		"no pod, but unscheduled ones": {with(services, nil, aPod("a", "", unscheduled)), NoPods, Down, "0/0",
 			no + waits + " (a)"},
+		"fewer replicas than names": {amid(on(with(services, nil, aPod("a", "n2")), nodesWith("n1", "n2")...), Around{Workloads: []Workload{
+			{"Deployment", "other", labels.Set{"app": "x"}, 0},
+			{"Deployment", "web", labels.Set{"app": "demo"}, 1}}}), NoPods, Empty, "0/0", no + "; " + few},
+		"as many replicas as names": {amid(on(with(services, nil, aPod("a", "n2")), nodesWith("n1", "n2")...), Around{Workloads: []Workload{
+			{"Deployment", "web", labels.Set{"app": "demo"}, 2}}}), NoPods, Empty, "0/0", no},
 
 		"cordoned": {on(with(services, nil, aPod("b", "n9"), aPod("c", "", unscheduled)), node1(cordoned)),
 			NodeUnschedulable, Empty, "0/0", no + "; the node is cordoned" + waits + " (c)"},
@@ -184,6 +242,19 @@ func TestRules(t *testing.T) {
 			no + gpus},
 		"waits for this node alone": {with(services, nil, aPod("b", "", unscheduled, daemon("n1"))), PodsNotReady, Down,
 			"0/0", "not scheduled: 0/3 nodes are available: 3 Insufficient cpu. (b)"},
+		"its volume": {amid(with(services, nil, aPod("a", "", unscheduled, claiming("data"))), Around{Events: []corev1.Event{
+			event("ProvisioningFailed", "PersistentVolumeClaim", "data", `storageclass "fast" not found`),
+			event("ProvisioningFailed", "PersistentVolumeClaim", "of-another", "x")}}), NoPods, Down, "0/0",
+			no + `; not scheduled: its PersistentVolumeClaim is not bound, storageclass "fast" not found; ` +
+				waits[len("; not scheduled: "):] + " (a: data)"},
+		"preempted": {amid(with(services, nil, aPod("web-7", "", unscheduled, daemon("n1"), generated("web-"))),
+			Around{Events: []corev1.Event{preemption("web-3", "big"), preemption("other-2", "x")}}), PodsNotReady, Down,
+			"0/0", "not scheduled: preempted by a pod of a higher priority; " + waits[len("; not scheduled: "):] +
+				" (web-7: default/big)"},
+		"its host port": {amid(with(services, nil, aPod("b", "", unscheduled, daemon("n1"), holding(9100))),
+			Around{Pods: []corev1.Pod{*aPod("x", "n2", holding(9100)), *aPod("old", "n1", holding(9100)),
+				*aPod("y", "n1", holding(9101))}}), PodsNotReady, Down, "0/0", "not scheduled: another pod has its host port; " +
+			waits[len("; not scheduled: "):] + " (b: 9100/TCP: old)"},
 		"tainted, and no pod anywhere": {on(with(services, nil), node1(gpu)), NoPods, Empty, "0/0", no},
 		"down": {on(with(services, unready, aPod("a", "n1", lost)), node1(down(40))), NodeNotReady, Down, "0/1",
 			"the node is NotReady (for 40s)" + node},

@@ -1,6 +1,8 @@
 package diagnose
 
 import (
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -18,25 +20,25 @@ func addService(n *name) {
 		return
 	}
 	n.DNSName = n.Name() + "." + n.LocalService.Namespace + ".svc." + n.ClusterDomain
-	n.service = compareService(n.facts, n.purpose, n.Node.Node)
+	n.service = compareService(n, n.purpose)
 	n.HasService = n.service.Reason != ServiceMissing && n.service.Reason != NameConflict
 	if n.hostnames != nil && n.service.Reason == "" {
-		n.service = compareService(n.facts, plan.Source, "")
+		n.service = compareService(n, plan.Source)
 	}
 }
 
-// compareService says how a Service differs from what the LocalService says. The node counts only if the purpose is
-// plan.ForNode.
-func compareService(f *facts, purpose plan.Purpose, node string) Finding {
-	ls, service, selector := f.LocalService, "Service", labels.Set{}
-	name := plan.ServiceName(ls.Name, purpose, node)
+// compareService says what is wrong with a Service of a name. It adds to the name in what else the Service differs from
+// what the LocalService says.
+func compareService(n *name, purpose plan.Purpose) Finding {
+	f, ls, service, node, position := n.facts, n.LocalService, "Service", "", 0
+	name := plan.ServiceName(ls.Name, purpose, n.Node.Node)
 	switch purpose {
 	case plan.ForNode:
-		selector = labels.Merge(ls.Spec.Selector, labels.Set{f.nodeLabelKey: naming.NodeLabelValue(node)})
+		node = n.Node.Node
 	case plan.Source:
-		selector, service = ls.Spec.Selector, "Service "+name+" for the pods"
+		service = "Service " + name + " for the pods"
 	case plan.Published:
-		service = "Service " + name + " for the names"
+		service, position = "Service "+name+" for the names", 1
 	}
 	object := f.services[name]
 	if object == nil {
@@ -46,6 +48,11 @@ func compareService(f *facts, purpose plan.Purpose, node string) Finding {
 	case holder == plan.Foreign:
 		conflict := Finding{Reason: NameConflict, About: name, Cause: "the name is taken by a Service without an owner",
 			Act: "delete the Service if nothing uses it; otherwise create this LocalService under another name"}
+		if purpose == plan.ForNode {
+			conflict.Act += fmt.Sprintf(", or let it adopt the Service: %s patch service -n %s %s --type=merge -p "+
+				`'{"metadata":{"labels":{%q:%q}},"spec":{"selector":{%q:%q}}}'`, f.Kubectl, ls.Namespace, name,
+				v1alpha1.OwnerLabelKey, ls.Name, f.nodeLabelKey, naming.NodeLabelValue(node))
+		}
 		if owner := plan.ControllerOf(object); owner != (plan.Controller{}) {
 			conflict.Cause = "the name is taken by a Service of " + own(owner.Description())
 			conflict.Act = "create this LocalService under another name: deleting the Service does not help, as its " +
@@ -54,11 +61,17 @@ func compareService(f *facts, purpose plan.Purpose, node string) Finding {
 		return conflict
 	case holder == plan.Predecessor, object.DeletionTimestamp != nil:
 		return Finding{Reason: ServiceOutdated, Cause: "the " + service + " is being deleted"}
-	case !labels.Equals(object.Spec.Selector, selector):
+	case len(f.templates) == 0:
+		return Finding{}
+	case !labels.Equals(object.Spec.Selector, f.templates[position].Service(node).Spec.Selector):
 		other := untilWritten(f, ServiceOutdated, "the "+service+" has another selector than the LocalService says")
 		other.About = own(labels.FormatLabels(object.Spec.Selector))
 		return other
 	}
+	fields := f.templates[position].Mismatches(object, node)
+	n.differs = append(n.differs, only(fields, func(field string) bool { // Labels of nodes may be needed for two of them.
+		return f.AllNodes || field != "labels" && field != "annotations"
+	})...)
 	return Finding{}
 }
 
