@@ -197,7 +197,8 @@ func Nodes(in Input) *NodeList {
 		list.Summary.Problem = words.Printable(f.ready.Message)
 	}
 	isAnyLate := false
-	list.AsksAround = len(f.Pods) == 0 || len(f.pods[""]) > 0
+	list.AsksAround = len(f.Pods) == 0 ||
+		slices.ContainsFunc(f.Pods, func(p *corev1.Pod) bool { return p.Spec.NodeName == "" })
 	for _, n := range f.names {
 		n.Finding = findingOf(n)
 		complete(n)

@@ -155,13 +155,13 @@ func whyWaiting(p *corev1.Pod, scheduled corev1.PodCondition, around *Around) tr
 			return isClaim(v) && v.PersistentVolumeClaim.ClaimName == about.Name
 		}):
 			why, t.note = "its PersistentVolumeClaim is not bound, "+own(e.Message), about.Name
-		case e.Reason == eventPreempted && e.Related != nil && p.GenerateName != "" &&
-			strings.HasPrefix(about.Name, p.GenerateName): // The pod in whose place this one is to run.
-			why, t.note = "preempted by a pod of a higher priority", own(e.Related.Namespace+"/"+e.Related.Name)
+		case e.Reason == eventPreempted && p.GenerateName != "" && strings.HasPrefix(about.Name, p.GenerateName):
+			why, t.note = "a pod of a higher priority has its place", own(e.Message)
 		}
 	}
 	for i := range around.Pods {
 		other, node := &around.Pods[i], nodeOfDaemon(p)
+		t.note = strings.ReplaceAll(t.note, cmp.Or(string(other.UID), other.Name), other.Name) // Events have the UID.
 		if taken := sets.List(hostPorts(p).Intersection(hostPorts(other))); other.Spec.NodeName != "" &&
 			len(taken) > 0 && (node == "" || node == other.Spec.NodeName) {
 			why, t.note = "another pod has its host port", taken[0]+": "+other.Name

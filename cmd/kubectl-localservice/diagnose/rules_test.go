@@ -73,11 +73,6 @@ func TestRules(t *testing.T) {
 	event := func(reason, kind, name, message string) corev1.Event {
 		return corev1.Event{Reason: reason, Message: message, InvolvedObject: corev1.ObjectReference{Kind: kind, Name: name}}
 	}
-	preemption := func(victim, by string) corev1.Event {
-		e := event(eventPreempted, "Pod", victim, "Preempted by pod 7 on node n1")
-		e.Related = &corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: by}
-		return e
-	}
 	claiming := func(claim string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
 			p.Spec.Volumes = []corev1.Volume{{Name: "token"}, {VolumeSource: corev1.VolumeSource{
@@ -248,9 +243,10 @@ func TestRules(t *testing.T) {
 			no + `; not scheduled: its PersistentVolumeClaim is not bound, storageclass "fast" not found; ` +
 				waits[len("; not scheduled: "):] + " (a: data)"},
 		"preempted": {amid(with(services, nil, aPod("web-7", "", unscheduled, daemon("n1"), generated("web-"))),
-			Around{Events: []corev1.Event{preemption("web-3", "big"), preemption("other-2", "x")}}), PodsNotReady, Down,
-			"0/0", "not scheduled: preempted by a pod of a higher priority; " + waits[len("; not scheduled: "):] +
-				" (web-7: default/big)"},
+			Around{Pods: []corev1.Pod{*aPod("x", "n1"), {ObjectMeta: metav1.ObjectMeta{Name: "big", UID: "f-7"}}}, Events: []corev1.Event{event(eventPreempted,
+				"Pod", "web-3", "Preempted by pod f-7 on node n1"), event(eventPreempted, "Pod", "other-2", "x")}}), PodsNotReady,
+			Down, "0/0", "not scheduled: a pod of a higher priority has its place; " + waits[len("; not scheduled: "):] +
+				" (web-7: Preempted by pod big on node n1)"},
 		"its host port": {amid(with(services, nil, aPod("b", "", unscheduled, daemon("n1"), holding(9100))),
 			Around{Pods: []corev1.Pod{*aPod("x", "n2", holding(9100)), *aPod("old", "n1", holding(9100)),
 				*aPod("y", "n1", holding(9101))}}), PodsNotReady, Down, "0/0", "not scheduled: another pod has its host port; " +
@@ -271,7 +267,11 @@ func TestRules(t *testing.T) {
 				c.in.Nodes = nodesWith("n1")
 			}
 			c.in.Now = now
-			got := listOf(t, c.in).Items[0]
+			list := listOf(t, c.in)
+			got, around := list.Items[0], c.in.Around
+			if len(around.Workloads)+len(around.Pods)+len(around.Events) > 0 && !list.AsksAround {
+				t.Error("what is around would not be read")
+			}
 			if got.Reason != c.reason || got.State != c.state || got.Message != c.message {
 				t.Errorf("got  %s %s: %s\nwant %s %s: %s", got.State, got.Reason, got.Message, c.state, c.reason,
 					c.message)
