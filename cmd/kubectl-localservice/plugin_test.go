@@ -36,7 +36,7 @@ func TestOutput(t *testing.T) {
 NODE   SERVICE   DNS-NAME                          ENDPOINTS   PODS     ADDRESSES           REASON
 n1     demo-n1   demo-n1.default.svc.example.org   2/2         a,b      10.0.0.1,10.0.0.2   
 n2     demo-n2   demo-n2.default.svc.example.org   0/1         c        <none>              exit code 1 (c: 5 restarts); ` + log + `
-n3     demo-n3   demo-n3.default.svc.example.org   0/0         <none>   <none>              no pod with app=demo here
+n3     demo-n3   demo-n3.default.svc.example.org   0/0         <none>   <none>              no matching pod here (app=demo)
 n4     demo-n4   demo-n4.default.svc.example.org   0/0         <none>   <none>              no Service; Services are being written
 n5     demo-n5   demo-n5.default.svc.example.org   0/0         <none>   <none>              ` + taken + "; " + act + `
 `})
@@ -48,14 +48,14 @@ n5     demo-n5   demo-n5.default.svc.example.org   0/0         <none>   <none>  
 NODE   SERVICE   ENDPOINTS   REASON
 n1     demo-n1   2/2         
 n2     demo-n2   0/1         exit code 1 (c: 5 restarts)
-n3     demo-n3   0/0         no pod with app=demo here
+n3     demo-n3   0/0         no matching pod here (app=demo)
 n4     demo-n4   0/0         no Service; Services are being written
 n5     demo-n5   0/0         the name is taken by a Service without an owner (demo-n5)
 `,
 		"nodes demo --problems": `
 NODE   SERVICE   ENDPOINTS   REASON
 n2     demo-n2   0/1         exit code 1 (c: 5 restarts)
-n3     demo-n3   0/0         no pod with app=demo here
+n3     demo-n3   0/0         no matching pod here (app=demo)
 n4     demo-n4   0/0         no Service; Services are being written
 n5     demo-n5   0/0         the name is taken by a Service without an owner (demo-n5)
 `,
@@ -184,7 +184,7 @@ func TestMany(t *testing.T) {
 NAMESPACE   LOCALSERVICE   NODE   ENDPOINTS   REASON
 default     demo           n1     2/2         
 default     demo           n2     0/1         exit code 1 (c: 5 restarts)
-default     demo           n3     0/0         no pod with app=demo here
+default     demo           n3     0/0         no matching pod here (app=demo)
 default     demo           n4     0/0         no Service; Services are being written
 default     demo           n5     0/0         the name is taken by a Service without an owner (demo-n5)
 ops         demo-10        n3     0/0         no Service; Services are being written

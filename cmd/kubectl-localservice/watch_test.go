@@ -164,7 +164,7 @@ func TestChangesPrinted(t *testing.T) {
 NODE   SERVICE   ENDPOINTS   REASON
 n1     demo-n1   2/2         
 n2     demo-n2   0/1         exit code 1 (c: 5 restarts)
-n3     demo-n3   0/0         no pod with app=demo here
+n3     demo-n3   0/0         no matching pod here (app=demo)
 n4     demo-n4   0/0         no Service; Services are being written
 n5     demo-n5   0/0         the name is taken by a Service without an owner (demo-n5)
 n5     demo-n5   0/0         no Service; Services are being written

@@ -119,7 +119,7 @@ func TestView(t *testing.T) {
 	browser.Eventually(page, `/7 restarts\), age \d+s/.test(details.innerText)`, true)
 	browser.Eventually(page, `/BackOff\n\d+s ago, 12 times, Pod log-agent-4\n/.test(details.innerText)`, true)
 	browser.Eventually(page, `describe(columns.get("platform/storage"), "worker-02").join()`,
-		"storage, worker-02,no pod with app=storage here; the node is cordoned,Empty")
+		"storage, worker-02,no matching pod here; the node is cordoned (app=storage),Empty")
 	// The column ANSWERING of kubectl get has the same numbers as the heads.
 	for column, want := range map[string]string{"dns-cache": "14/14", "gpu-metrics": "5/6", "image-cache": "8/9",
 		"log-agent": "13/14", "storage": "6/14", "zone-cache": "3/3"} {

@@ -160,7 +160,8 @@ func Trim(object any) (any, error) {
 			}
 		}
 		o.Annotations, o.Spec = nil, corev1.PodSpec{NodeName: o.Spec.NodeName, Affinity: o.Spec.Affinity,
-			Tolerations: o.Spec.Tolerations, InitContainers: o.Spec.InitContainers, Containers: o.Spec.Containers,
+			NodeSelector: o.Spec.NodeSelector, Tolerations: o.Spec.Tolerations,
+			InitContainers: o.Spec.InitContainers, Containers: o.Spec.Containers,
 			ReadinessGates: o.Spec.ReadinessGates, Volumes: only(o.Spec.Volumes, isClaim)}
 	case *corev1.Node:
 		o.Annotations, o.Status = nil, corev1.NodeStatus{Conditions: o.Status.Conditions}

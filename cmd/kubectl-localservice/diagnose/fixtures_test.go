@@ -258,6 +258,10 @@ func unscheduled(p *corev1.Pod) {
 		Message: "0/3 nodes are available: 3 Insufficient cpu."}}}
 }
 
+func inPool(name string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"pool": name} }
+}
+
 func containing(ports ...corev1.ContainerPort) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.Containers = []corev1.Container{{Ports: ports}} }
 }

@@ -126,7 +126,7 @@ func TestHostnameReasons(t *testing.T) {
 			for _, slice := range in.EndpointSlices {
 				slice.Endpoints = slice.Endpoints[1:]
 			}
-		}, NoPods, "no pod with app=demo here", Endpoints{}},
+		}, NoPods, "no matching pod here (app=demo)", Endpoints{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := inPlace(localService(hostnamesMode))
@@ -162,8 +162,9 @@ func TestGroups(t *testing.T) {
 	}
 	nameless := Finding{Reason: NodeWithoutName, State: Empty,
 		Cause: "no value for label zone (spec.groupBy), so no name"}
-	well, none := Finding{State: Healthy}, Finding{Reason: NoPods, State: Empty, Cause: "no pod with app=demo here"}
-	none.Message = none.Cause
+	well, none := Finding{State: Healthy}, Finding{Reason: NoPods, State: Empty, Cause: "no matching pod here",
+		About: "app=demo"}
+	none.Message = none.CauseAbout()
 	nameless.Act = "set the label, or correct spec.groupBy: kubectl get nodes -L zone"
 	nameless.Message = nameless.Cause + "; " + nameless.Act
 	want := []*Node{

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/utils/ptr"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
@@ -28,6 +29,7 @@ type pod struct {
 	ended, runs bool
 	// isLabelled is true if the pod has the node label of its node, or needs none.
 	isLabelled bool
+	requires   nodeaffinity.RequiredNodeAffinity // of its node
 }
 
 // trouble says why a pod or a container is not ready.
@@ -95,6 +97,7 @@ func nodeOfDaemon(p *corev1.Pod) string {
 func podOf(object *corev1.Pod, f *facts) *pod {
 	phase, nodeName, label := object.Status.Phase, object.Spec.NodeName, object.Labels[f.nodeLabelKey]
 	p := &pod{Pod: Pod{Name: object.Name, NodeLabel: label, Created: object.CreationTimestamp}, object: object,
+		requires:   nodeaffinity.GetRequiredNodeAffinity(object),
 		ended:      phase == corev1.PodSucceeded || phase == corev1.PodFailed,
 		isLabelled: nodeName == "" || !plan.LabelsPods(f.LocalService) || label == naming.NodeLabelValue(nodeName)}
 	p.runs = !p.ended && object.DeletionTimestamp == nil

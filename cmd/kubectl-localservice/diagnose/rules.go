@@ -125,6 +125,9 @@ var rules = []rule{
 	{PodsEnded, func(n *name) bool { return len(n.terminating) > 0 }, func(n *name) Finding {
 		return Finding{Cause: "only terminating pods", About: each(n.terminating, podName)}
 	}},
+	{PodsNotReady, func(n *name) bool { return len(waitingFor(n)) > 0 }, func(n *name) Finding {
+		return Finding{Cause: waitingFor(n)[0].cause, About: byCause(waitingFor(n))}
+	}},
 	{PodsEnded, func(n *name) bool { return len(n.pods) > 0 }, func(n *name) Finding {
 		f := Finding{State: Empty, Cause: "only ended pods: " + n.pods[0].cause, About: byCause(n.pods)}
 		if kind, _ := workloadOf(n.pods[0].object); kind == "Job" {
@@ -270,18 +273,22 @@ func namedPorts(n *name) string {
 	return cmp.Or(first(sets.List(named)), "they name none")
 }
 
-// noPod says that no pod is on the node, and why, and which pods no node has yet, and why. The name is Down if one of
-// these may get the node.
+// noPod says that no pod is on the node, and why.
 func noPod(n *name, why string) Finding {
-	f, waits := Finding{State: Empty}, ""
-	if waiting := n.facts.pods[""]; len(waiting) > 0 {
-		waits, f.About = waiting[0].cause, byCause(waiting)
-		if why == "" {
-			f.State = Down
-		}
-	} else if why == "" {
+	f := Finding{State: Empty, Cause: words.Join("; ", "no matching pod here", why),
+		About: labels.FormatLabels(n.LocalService.Spec.Selector)}
+	if why == "" {
 		f.Act = tooFew(n.facts)
 	}
-	f.Cause = words.Join("; ", "no pod with "+labels.FormatLabels(n.LocalService.Spec.Selector)+" here", why, waits)
 	return f
+}
+
+// waitingFor returns the pods without a node that the node of a name could take, or one of its group.
+func waitingFor(n *name) []*pod {
+	return only(n.facts.pods[""], func(p *pod) bool {
+		return p.runs && (!n.AllNodes || slices.ContainsFunc(n.on, func(node *corev1.Node) bool {
+			matches, _ := p.requires.Match(node)
+			return matches && !node.Spec.Unschedulable && n.keepsOff(node) == ""
+		}))
+	})
 }

@@ -94,10 +94,11 @@ func TestRules(t *testing.T) {
 		log    = "; see kubectl logs -n default "
 		others = "1 of 2 endpoints are ready, the others are of no pod here; see who manages their EndpointSlice: " +
 			"kubectl get endpointslices -n default -l kubernetes.io/service-name=demo-n1 --show-labels"
-		no      = "no pod with app=demo here"
+		no      = "no matching pod here"
+		demo    = " (app=demo)"
 		node    = "; see kubectl describe node n1"
 		gpus    = "; the node is tainted with gpu=yes:NoSchedule, which its pods do not tolerate"
-		waits   = "; not scheduled: 0/3 nodes are available: 3 Insufficient cpu."
+		waits   = "not scheduled: 0/3 nodes are available: 3 Insufficient cpu."
 		another = "; create this LocalService under another name: deleting the Service does not help, as its owner " +
 			"would create it again"
 	)
@@ -139,7 +140,7 @@ func TestRules(t *testing.T) {
 			"ports, sessionAffinity; the controller has not written it yet"},
 		"another port, and no pod": {with(changed(func(s *corev1.Service) {
 			s.Spec.Ports = []corev1.ServicePort{{Port: 80}}
-		}), nil), NoPods, Empty, "0/0", no},
+		}), nil), NoPods, Empty, "0/0", no + demo},
 		"another port, and the spec is invalid": {func() Input {
 			in := with(changed(func(s *corev1.Service) { s.Spec.Ports = []corev1.ServicePort{{Port: 80}} }), ready,
 				aPod("a", "n1"))
@@ -207,51 +208,58 @@ func TestRules(t *testing.T) {
 			PodsEnded, Empty, "0/0", "only ended pods: Succeeded (a); a name needs pods that keep running, such as those " +
 				"of a Deployment or DaemonSet: a Job ends"},
 		"no pod": {with(services, nil, aPod("a", "n2"), aPod("b", "n1", func(p *corev1.Pod) { p.Labels["app"] = "x" })),
-			NoPods, Empty, "0/0", no},
-		"no pod, but unscheduled ones": {with(services, nil, aPod("a", "", unscheduled)), NoPods, Down, "0/0",
-			no + waits + " (a)"},
-		"fewer replicas than names": {amid(on(with(services, nil, aPod("a", "n2")), nodesWith("n1", "n2")...), Around{Workloads: []Workload{
-			{"Deployment", "other", labels.Set{"app": "x"}, 0},
-			{"Deployment", "web", labels.Set{"app": "demo"}, 1}}}), NoPods, Empty, "0/0", no + "; " + few},
-		"as many replicas as names": {amid(on(with(services, nil, aPod("a", "n2")), nodesWith("n1", "n2")...), Around{Workloads: []Workload{
-			{"Deployment", "web", labels.Set{"app": "demo"}, 2}}}), NoPods, Empty, "0/0", no},
+			NoPods, Empty, "0/0", no + demo},
+		"a pod waits that could come here": {on(with(services, nil, aPod("a", "", unscheduled, inPool("a"))),
+			nodesWith("n1:pool=a")...), PodsNotReady, Down, "0/0", waits + " (a)"},
+		"a pod waits that could not come here": {on(with(services, nil, aPod("a", "", unscheduled, inPool("a"))),
+			nodesWith("n1:pool=b")...), NoPods, Empty, "0/0", no + demo},
+		"a pod waits in place of an ended one": {with(services, nil, aPod("a", "n1", phase(corev1.PodFailed, "Evicted")),
+			aPod("b", "", unscheduled)), PodsNotReady, Down, "0/0", waits + " (b)"},
+		"a waiting pod is deleted": {with(services, nil, aPod("a", "", unscheduled, ending)), NoPods, Empty, "0/0",
+			no + demo},
+		"fewer replicas than names": {amid(on(with(services, nil, aPod("a", "n2")), nodesWith("n1", "n2")...), Around{
+			Workloads: []Workload{{"Deployment", "other", labels.Set{"app": "x"}, 0},
+				{"Deployment", "web", labels.Set{"app": "demo"}, 1}}}), NoPods, Empty, "0/0", no + demo + "; " + few},
+		"as many replicas as names": {amid(on(with(services, nil, aPod("a", "n2")), nodesWith("n1", "n2")...), Around{
+			Workloads: []Workload{{"Deployment", "web", labels.Set{"app": "demo"}, 2}}}), NoPods, Empty, "0/0", no + demo},
 
 		"cordoned": {on(with(services, nil, aPod("b", "n9"), aPod("c", "", unscheduled)), node1(cordoned)),
-			NodeUnschedulable, Empty, "0/0", no + "; the node is cordoned" + waits + " (c)"},
+			NodeUnschedulable, Empty, "0/0", no + "; the node is cordoned" + demo},
 		"cordoned, with a pod": {on(with(services, unready, aPod("a", "n1", crash)), node1(cordoned)), PodsNotReady, Down,
 			"0/1", "CrashLoopBackOff (a)" + log + "a"},
 		"tainted": {on(with(services, nil, aPod("b", "n9")), node1(gpu)), NodeUnschedulable, Empty, "0/0",
-			no + gpus},
+			no + gpus + demo},
 		"tainted without a value": {on(with(services, nil, aPod("b", "n9")), node1(taint("a.b/c", "",
 			corev1.TaintEffectNoExecute))), NodeUnschedulable, Empty, "0/0",
-			no + "; the node is tainted with a.b/c:NoExecute, which its pods do not tolerate"},
+			no + "; the node is tainted with a.b/c:NoExecute, which its pods do not tolerate" + demo},
 		"tainted, but tolerated": {on(with(services, nil, aPod("b", "n9", func(p *corev1.Pod) {
 			p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-		})), node1(gpu)), NoPods, Empty, "0/0", no},
+		})), node1(gpu)), NoPods, Empty, "0/0", no + demo},
 		"tainted, but pods only rather go elsewhere": {on(with(services, nil, aPod("b", "n9")), node1(taint("x", "",
-			corev1.TaintEffectPreferNoSchedule))), NoPods, Empty, "0/0", no},
+			corev1.TaintEffectPreferNoSchedule))), NoPods, Empty, "0/0", no + demo},
 		"tainted, with a pod that waits": {on(with(services, nil, aPod("b", "n9"), aPod("a", "", unscheduled)), node1(gpu)),
-			NodeUnschedulable, Empty, "0/0", no + gpus + waits + " (a)"},
+			NodeUnschedulable, Empty, "0/0", no + gpus + demo},
 		"tainted, with a pod that waits for another node": {on(with(services, nil, aPod("b", "", unscheduled,
 			daemon("n2"))), node1(gpu)), NodeUnschedulable, Empty, "0/0",
-			no + gpus},
+			no + gpus + demo},
 		"waits for this node alone": {with(services, nil, aPod("b", "", unscheduled, daemon("n1"))), PodsNotReady, Down,
-			"0/0", "not scheduled: 0/3 nodes are available: 3 Insufficient cpu. (b)"},
+			"0/0", waits + " (b)"},
 		"its volume": {amid(with(services, nil, aPod("a", "", unscheduled, claiming("data"))), Around{Events: []corev1.Event{
 			event("ProvisioningFailed", "PersistentVolumeClaim", "data", `storageclass "fast" not found`),
-			event("ProvisioningFailed", "PersistentVolumeClaim", "of-another", "x")}}), NoPods, Down, "0/0",
-			no + `; not scheduled: its PersistentVolumeClaim is not bound, storageclass "fast" not found; ` +
-				waits[len("; not scheduled: "):] + " (a: data)"},
+			event("ProvisioningFailed", "PersistentVolumeClaim", "of-another", "x")}}), PodsNotReady, Down, "0/0",
+			`not scheduled: its PersistentVolumeClaim is not bound, storageclass "fast" not found; ` +
+				waits[len("not scheduled: "):] + " (a: data)"},
 		"preempted": {amid(with(services, nil, aPod("web-7", "", unscheduled, daemon("n1"), generated("web-"))),
-			Around{Pods: []corev1.Pod{*aPod("x", "n1"), {ObjectMeta: metav1.ObjectMeta{Name: "big", UID: "f-7"}}}, Events: []corev1.Event{event(eventPreempted,
-				"Pod", "web-3", "Preempted by pod f-7 on node n1"), event(eventPreempted, "Pod", "other-2", "x")}}), PodsNotReady,
-			Down, "0/0", "not scheduled: a pod of a higher priority has its place; " + waits[len("; not scheduled: "):] +
+			Around{Pods: []corev1.Pod{*aPod("x", "n1"), {ObjectMeta: metav1.ObjectMeta{Name: "big", UID: "f-7"}}},
+				Events: []corev1.Event{event(eventPreempted, "Pod", "web-3", "Preempted by pod f-7 on node n1"),
+					event(eventPreempted, "Pod", "other-2", "x")}}), PodsNotReady, Down, "0/0",
+			"not scheduled: a pod of a higher priority has its place; " + waits[len("not scheduled: "):] +
 				" (web-7: Preempted by pod big on node n1)"},
 		"its host port": {amid(with(services, nil, aPod("b", "", unscheduled, daemon("n1"), holding(9100))),
 			Around{Pods: []corev1.Pod{*aPod("x", "n2", holding(9100)), *aPod("old", "n1", holding(9100)),
 				*aPod("y", "n1", holding(9101))}}), PodsNotReady, Down, "0/0", "not scheduled: another pod has its host port; " +
-			waits[len("; not scheduled: "):] + " (b: 9100/TCP: old)"},
-		"tainted, and no pod anywhere": {on(with(services, nil), node1(gpu)), NoPods, Empty, "0/0", no},
+			waits[len("not scheduled: "):] + " (b: 9100/TCP: old)"},
+		"tainted, and no pod anywhere": {on(with(services, nil), node1(gpu)), NoPods, Empty, "0/0", no + demo},
 		"down": {on(with(services, unready, aPod("a", "n1", lost)), node1(down(40))), NodeNotReady, Down, "0/1",
 			"the node is NotReady (for 40s)" + node},
 		"down, not noticed in the endpoints": {on(with(services, ready, aPod("a", "n1")), node1(down(1))), "", Healthy, "1/1",
