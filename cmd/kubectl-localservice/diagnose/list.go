@@ -27,8 +27,9 @@ type NodeList struct {
 	// GroupBy is spec.groupBy: the node label by whose values the nodes are grouped, "" for none.
 	GroupBy string  `json:"groupBy"`
 	Summary Summary `json:"summary"`
-	// Message says what concerns all names, such as why none is known: a line for each cause.
-	Message string `json:"message"`
+	// Message says what concerns all names, such as why none is known: a line for each of the Notices.
+	Message string   `json:"message"`
+	Notices []Notice `json:"-"`
 	// Controller says that the controller does not seem to run, or has not acted on the LocalService; "" if it has.
 	Controller string `json:"controller"`
 	// DNS is the server that was asked for the names, nil if none was.
@@ -54,6 +55,13 @@ type Summary struct {
 	Problem string `json:"problem"`
 	// Reported is true if the finding of some name says what the problem is.
 	Reported bool `json:"reported"`
+}
+
+// Notice says what concerns a LocalService as a whole. LocalServices with the same problem share its Cause.
+type Notice struct {
+	Reason  Reason `json:"reason,omitempty"` // of the names that it explains
+	Cause   string `json:"cause"`
+	Message string `json:"message"`
 }
 
 // Node holds what is known about the name of one node, or with groupBy of a group of nodes.
@@ -213,7 +221,10 @@ func Nodes(in Input) *NodeList {
 		}
 		list.Items = append(list.Items, n.Node)
 	}
-	list.Message = messageOf(f)
+	list.Notices = noticesOf(f)
+	for _, n := range list.Notices {
+		list.Message = words.Join("\n", list.Message, n.Message)
+	}
 	list.Controller = whyNotActed(f, isAnyLate)
 	return list
 }

@@ -40,14 +40,19 @@ type Workload struct {
 	Replicas   int32
 }
 
-// messageOf returns what concerns a LocalService as a whole, a line for each cause.
-func messageOf(f *facts) string {
+// noticesOf returns what concerns a LocalService as a whole.
+func noticesOf(f *facts) []Notice {
 	if isUnobserved(f.LocalService) && !f.Controller.Stopped {
-		return "" // Soon there is more to say.
+		return nil // Soon there is more to say.
 	}
-	// Nobody is sent to a port that no container declares.
-	ports := cmp.Or(undeclaredPorts(f), sentence(plan.TranslatedPorts(f.LocalService, f.portNumbers)))
-	return words.Join("\n", whyNoPods(f), otherPods(f), ports)
+	ports := Notice{Cause: "No container declares a port of spec.ports", Message: undeclaredPorts(f)}
+	if ports.Message == "" { // Nobody is sent to a port that no container declares.
+		ports = Notice{Cause: "Clients must connect to the ports of the pods: a headless Service does not translate ports",
+			Message: sentence(plan.TranslatedPorts(f.LocalService, f.portNumbers))}
+	}
+	noPods := Notice{NoPods, "No pod has the labels of spec.selector", whyNoPods(f)}
+	others := Notice{Cause: "A name leads to pods of several workloads", Message: otherPods(f)}
+	return only([]Notice{noPods, others, ports}, func(n Notice) bool { return n.Message != "" })
 }
 
 // otherPods says that a name leads to pods of several workloads of one kind, of which perhaps only one is meant.

@@ -3,7 +3,7 @@ package view
 
 import (
 	"cmp"
-	"strings"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -59,8 +59,8 @@ type Column struct {
 	// GroupBy is the node label whose values are the rows; "" if nodes are.
 	GroupBy string `json:"groupBy,omitempty"`
 	diagnose.Summary
-	// Message is about the LocalService as a whole.
-	Message string `json:"message,omitempty"`
+	// Notices are about the LocalService as a whole; the last one, about the controller, may be empty.
+	Notices []diagnose.Notice `json:"notices"`
 	// Cells are by row: the name of a node, or <label>=<value> for a group of nodes. In an update they are only those
 	// that have changed, null for one that is gone.
 	Cells map[string]*Cell `json:"cells"`
@@ -112,7 +112,7 @@ type Status struct {
 func NewColumn(list *diagnose.NodeList) *Column {
 	c := &Column{Namespace: list.Namespace, Name: list.LocalService, Mode: list.Mode, GroupBy: list.GroupBy,
 		Summary: list.Summary, Cells: make(map[string]*Cell, len(list.Items)),
-		Message: strings.TrimSpace(list.Controller + "\n" + list.Message)}
+		Notices: append(slices.Clone(list.Notices), diagnose.Notice{Message: list.Controller})}
 	for _, n := range list.Items {
 		c.Cells[Row(list, n)] = &Cell{n.Finding, n.Endpoints}
 	}
@@ -166,9 +166,8 @@ func changeOf(before, now *Column) (change *Column, isChange bool) {
 	if before == nil || now == nil {
 		return now, before != now
 	}
-	out := *now
+	was, out := *before, *now
 	out.Cells = changed(before.Cells, now.Cells)
-	isSame := before.Mode == now.Mode && before.GroupBy == now.GroupBy && before.Message == now.Message &&
-		before.Summary == now.Summary
-	return &out, !isSame || len(out.Cells) > 0
+	was.Cells = out.Cells
+	return &out, !apiequality.Semantic.DeepEqual(was, out) || len(out.Cells) > 0
 }
