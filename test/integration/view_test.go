@@ -123,9 +123,9 @@ func TestView(t *testing.T) {
 	browser.Eventually(page, `[...document.querySelectorAll("#details code, #details li")].map((e) => e.innerText)
 		.filter((text) => /^(PodsNotReady|kubectl logs.*)$/.test(text)).join("\n")`,
 		"kubectl logs -n platform log-agent-4\nPodsNotReady")
-	browser.Eventually(page, `/7 restarts\), age \d+s/.test(details.innerText)`, true)
-	browser.Eventually(page, `/BackOff\n\d+s ago, 12 times, Pod log-agent-4\n/.test(details.innerText)`, true)
-	browser.Eventually(page, `/FailedToUpdateEndpointSlices\n\d+s ago, 12 times, Service log-agent-worker-04\n`+
+	browser.Eventually(page, `/7 restarts\), age \d+[sm]/.test(details.innerText)`, true)
+	browser.Eventually(page, `/BackOff\n\d+[sm] ago, 12 times, Pod log-agent-4\n/.test(details.innerText)`, true)
+	browser.Eventually(page, `/FailedToUpdateEndpointSlices\n\d+[sm] ago, 12 times, Service log-agent-worker-04\n`+
 		`exceeded quota: objects/.test(details.innerText)`, true)
 	browser.Eventually(page, `describe(columns.get("platform/storage"), "worker-02").join()`,
 		"storage, worker-02,no matching pod here; the node is cordoned (app=storage),Empty")

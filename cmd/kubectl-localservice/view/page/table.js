@@ -79,7 +79,7 @@ function measureTable(t, room) {
   const most = (count) => heads.reduce((most, head) => Math.max(most, count(head)), 0);
   const lines = most(([, name]) => linesOf(name, t.width - 15)) || 1;
   const narrow = t.width < 62 || (t.width < 92 && lines > 3), high = most(([, name]) => name.length);
-  const more = most(([before]) => before && 1) + !flipped + most(([, , behind]) => behind.includes(" "));
+  const more = most(([before]) => before && 1) + !flipped + most(([, , behind]) => 0.86 * widthOf(behind) > t.width - 15);
   t.headHeight = narrow ? Math.round(Math.max(96, 26 + 7.8 * (high > 22 ? Math.ceil(high / 2) + 4 : high))) :
     16 + 20 * lines + 17 * more + (flipped ? 0 : 10);
   element.hidden = across.length + down.length === 0;
