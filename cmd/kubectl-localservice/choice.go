@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 
+	"github.com/localservice-dev/local-service-controller/internal/words"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -21,6 +23,11 @@ type choice struct {
 	name, clusterDomain, selector string // name is "" unless there is one
 	names                         []string
 	allNamespaces                 bool
+	labels                        labels.Selector // what selector says
+}
+
+func (c *choice) has(ls *v1alpha1.LocalService) bool {
+	return (len(c.names) == 0 || slices.Contains(c.names, ls.Name)) && c.labels.Matches(labels.Set(ls.Labels))
 }
 
 // addTo makes a command take the choice from its arguments and flags.
@@ -43,13 +50,13 @@ func (c *choice) addTo(cmd *cobra.Command, p *plugin, run func(context.Context) 
 // objects returns the sources of what is chosen.
 func (p *plugin) objects(ctx context.Context, chosen *choice) (*objects, error) {
 	c, err := p.connect()
-	selector, selectorErr := labels.Parse(chosen.selector)
-	var one *v1alpha1.LocalService
-	switch {
-	case selectorErr != nil:
-		return nil, fmt.Errorf("--selector %q: %w", chosen.selector, selectorErr)
-	case err != nil:
+	if err != nil {
 		return nil, err
+	}
+	var one *v1alpha1.LocalService
+	switch chosen.labels, err = labels.Parse(chosen.selector); {
+	case err != nil:
+		return nil, fmt.Errorf("--selector %q: %w", chosen.selector, err)
 	case len(chosen.names) > 0 && (chosen.allNamespaces || chosen.selector != ""):
 		return nil, errors.New("a name is one of a namespace, whatever its labels are: leave out either the name, or " +
 			"-A and -l")
@@ -64,11 +71,20 @@ func (p *plugin) objects(ctx context.Context, chosen *choice) (*objects, error) 
 	if chosen.name == "" {
 		one = nil
 	}
-	o := c.newObjects(one, chosen.clusterDomain)
-	o.chosen = func(ls *v1alpha1.LocalService) bool {
-		return (len(chosen.names) == 0 || slices.Contains(chosen.names, ls.Name)) && selector.Matches(labels.Set(ls.Labels))
+	return c.newObjects(one, chosen), nil
+}
+
+// none says that there is no LocalService of those that are chosen.
+func (o *objects) none(ctx context.Context) string {
+	which, where := strings.Join(o.names, " or "), "namespace "+o.namespace
+	if o.namespace == metav1.NamespaceAll {
+		where = "any namespace"
 	}
-	return o, nil
+	if o.selector != "" {
+		which = "with labels " + o.selector
+	}
+	left := keep(o, "", func() string { return o.orphans(ctx, "") })
+	return words.Join(" ", "There is no LocalService", which, "in "+where+".", left)
 }
 
 // warnOfNodes says what somebody does not see who may not list nodes.

@@ -135,7 +135,7 @@ func TestControllerStops(t *testing.T) {
 // TestControllerWatched: a watch reports that the controller has stopped, and that it runs again, of all LocalServices.
 // That its Lease is renewed changes nothing.
 func TestControllerWatched(t *testing.T) {
-	o := newFixture(t).cluster("default").newObjects(nil, "cluster.local")
+	o := newFixture(t).cluster("default").newObjects(nil, all())
 	o.follows = true
 	if err := o.localServices.GetIndexer().Add(localService("demo", "")); err != nil {
 		t.Fatal(err)

@@ -44,7 +44,7 @@ func nameAndNode(ctx context.Context, c *cluster, args []string) (nodes []string
 	if err != nil {
 		return nil, err
 	}
-	o := c.newObjects(ls, "")
+	o := c.newObjects(ls, &choice{})
 	o.withPods = false
 	err = o.read(ctx)
 	for _, n := range o.list(ctx, ls, o.input(ls.Namespace)).Items {

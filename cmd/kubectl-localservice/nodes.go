@@ -104,7 +104,7 @@ func (p *plugin) nodes(ctx context.Context, flags *nodesFlags) error {
 	}
 	p.warnOfNodes(o)
 	lists := o.lists(ctx)
-	err = printer.printOnce(ctx, o.cluster, lists)
+	err = printer.printOnce(ctx, o, lists)
 	if err == nil && flags.exitCode && slices.ContainsFunc(lists, func(list *diagnose.NodeList) bool {
 		return list.Summary.Problem != "" || list.Summary.Answering < list.Summary.Nodes
 	}) {
@@ -118,15 +118,15 @@ var errNotAnswering = errors.New("not all names answer")
 
 // printOnce prints lists, with the answers of DNS if they are asked for. If it cannot be asked, that is an error, and
 // the table has no column for it.
-func (p *nodesPrinter) printOnce(ctx context.Context, c *cluster, lists []*diagnose.NodeList) (err error) {
+func (p *nodesPrinter) printOnce(ctx context.Context, o *objects, lists []*diagnose.NodeList) (err error) {
 	if len(lists) == 0 && p.table != nil {
-		fmt.Fprintln(p.ErrOut, p.none(ctx, c))
+		fmt.Fprintln(p.ErrOut, o.none(ctx))
 		return nil
 	}
 	var warning string
 	var notAsked error
 	if p.dns {
-		if warning, notAsked = c.askDNS(ctx, lists, p.nodesFlags); warning != "" {
+		if warning, notAsked = o.askDNS(ctx, lists, p.nodesFlags); warning != "" {
 			fmt.Fprintln(p.ErrOut, "warning: "+words.Printable(warning))
 		}
 	}
@@ -141,18 +141,6 @@ func (p *nodesPrinter) printOnce(ctx context.Context, c *cluster, lists []*diagn
 		fmt.Fprintln(p.ErrOut, "No name has a problem.")
 	}
 	return notAsked
-}
-
-// none says that no LocalService is chosen.
-func (p *nodesPrinter) none(ctx context.Context, c *cluster) string {
-	where, which := "namespace "+c.namespace, ""
-	if p.allNamespaces {
-		where = "any namespace"
-	}
-	if p.selector != "" {
-		which = " with labels " + p.selector
-	}
-	return words.Join(" ", fmt.Sprintf("There is no LocalService%s in %s.", which, where), c.orphans(ctx, ""))
 }
 
 // watchNodes prints all nodes of LocalServices, and then those that change.

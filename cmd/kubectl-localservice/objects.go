@@ -46,13 +46,12 @@ const (
 // commands see it through snapshots.
 type objects struct {
 	*cluster
+	*choice
 
-	one           *v1alpha1.LocalService // as the command found it; nil for several
-	chosen        func(*v1alpha1.LocalService) bool
-	clusterDomain string
-	allNodes      bool // may be listed
-	withPods      bool
-	follows       bool // what changes
+	one      *v1alpha1.LocalService // as the command found it; nil for several
+	allNodes bool                   // may be listed
+	withPods bool
+	follows  bool // what changes
 
 	localServices, nodes, services, endpointSlices, pods *source
 
@@ -78,10 +77,9 @@ type snapshot struct {
 }
 
 // newObjects makes the sources for one LocalService or, with nil, for those of the namespace.
-func (c *cluster) newObjects(one *v1alpha1.LocalService, clusterDomain string) *objects {
-	o := &objects{cluster: c, one: one, clusterDomain: clusterDomain, allNodes: true, withPods: true,
-		chosen: func(*v1alpha1.LocalService) bool { return true },
-		wake:   make(chan struct{}, 1), problems: map[string]string{}, around: utilcache.NewExpiring()}
+func (c *cluster) newObjects(one *v1alpha1.LocalService, chosen *choice) *objects {
+	o := &objects{cluster: c, choice: chosen, one: one, allNodes: true, withPods: true,
+		wake: make(chan struct{}, 1), problems: map[string]string{}, around: utilcache.NewExpiring()}
 	only := ""
 	if one != nil {
 		only = fields.OneTermEqualSelector(metav1.ObjectNameField, one.Name).String()
@@ -202,7 +200,7 @@ func (o *objects) each(read func(*source) error) error {
 // lists returns the findings about the chosen LocalServices, by namespace and name.
 func (o *objects) lists(ctx context.Context) (lists []*diagnose.NodeList) {
 	all := slices.DeleteFunc(inNamespace[v1alpha1.LocalService](o.localServices, metav1.NamespaceAll),
-		func(ls *v1alpha1.LocalService) bool { return !o.chosen(ls) })
+		func(ls *v1alpha1.LocalService) bool { return !o.has(ls) })
 	natural := diagnose.Natural()
 	slices.SortFunc(all, func(a, b *v1alpha1.LocalService) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), natural(a.Name, b.Name))
@@ -306,6 +304,9 @@ func (o *objects) snapshot(ctx context.Context, loaded bool) snapshot {
 	s := snapshot{Status: view.Status{Loaded: loaded}}
 	if loaded {
 		s.lists = o.lists(ctx)
+	}
+	if loaded && len(s.lists) == 0 {
+		s.Nothing = o.none(ctx)
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()

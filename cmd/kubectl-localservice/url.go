@@ -68,7 +68,7 @@ func (p *plugin) url(ctx context.Context, name, node, nameOrNumber string, exter
 	if err != nil {
 		return err
 	}
-	o := c.newObjects(ls, "")
+	o := c.newObjects(ls, &choice{})
 	o.withPods = false
 	if err := o.read(ctx); err != nil {
 		return err

@@ -106,6 +106,8 @@ type Status struct {
 	Problems []string `json:"problems"`
 	// Controller says that the controller does not seem to run, "" if it does.
 	Controller string `json:"controller,omitempty"`
+	// Nothing says that there is no LocalService to show, "" if there is one.
+	Nothing string `json:"nothing,omitempty"`
 }
 
 // NewColumn makes a column from what is known about a LocalService.
@@ -139,8 +141,9 @@ func Updates(before, now *Matrix) []Update {
 		updates = append(updates, Update{Places: places})
 	}
 	if !apiequality.Semantic.DeepEqual(before.Status, now.Status) { // Last: now all is sent.
-		updates = append(updates, Update{Status: &Status{now.Loaded, append([]string{}, now.Problems...),
-			now.Controller}})
+		status := now.Status
+		status.Problems = append([]string{}, now.Problems...) // [] in JSON, not null
+		updates = append(updates, Update{Status: &status})
 	}
 	return updates
 }

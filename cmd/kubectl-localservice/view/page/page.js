@@ -57,7 +57,7 @@ function drawAround() {
 
 function drawConnection() {
   const nothing = lost && columns.size === 0 ? "" : !watching.loaded ? "Reading the cluster …" :
-    columns.size === 0 ? "There is no LocalService here." :
+    columns.size === 0 ? watching.nothing ?? "" :
     shown.rows.length === 0 && (rows.size > 0 || shown.columns.length === 0) ? "Nothing matches the filters." : "";
   $("nothing").textContent = nothing;
   $("nothing").hidden = !nothing;
