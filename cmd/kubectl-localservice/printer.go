@@ -137,15 +137,11 @@ func (p *nodesPrinter) printMessages(lists []*diagnose.NodeList) {
 	printed := map[string]bool{}
 	for _, list := range lists {
 		// A watch may see it in the middle of its work: that is worth a line if it is so in the next snapshot, too.
-		if before := p.before[list.Key()]; before != nil && before.Controller != list.Controller {
-			continue
-		}
-		if !printed[list.Controller] {
+		if before := p.before[list.Key()]; (before == nil || before.Controller == list.Controller) &&
+			!printed[list.Controller] {
 			printed[list.Controller] = true
 			p.printLine("controller", list, list.Controller)
 		}
-	}
-	for _, list := range lists {
 		for i, message := range strings.Split(list.Message, "\n") {
 			if p.name == "" && message != "" {
 				message = list.Key() + ": " + message

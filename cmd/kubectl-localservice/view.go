@@ -104,7 +104,7 @@ func (o *objects) details(ctx context.Context, column, row string) *view.Details
 }
 
 // events reads the events of the LocalService, of its Services, and of the first pods of a cell, those not ready first.
-func (c *cluster) events(ctx context.Context, ls *v1alpha1.LocalService, n *diagnose.Node) ([]corev1.Event, error) {
+func (c *cluster) events(ctx context.Context, ls *v1alpha1.LocalService, n *diagnose.Node) (all []corev1.Event, _ error) {
 	objects := []corev1.ObjectReference{{Kind: v1alpha1.Kind, Name: ls.Name},
 		{Kind: "Service", Name: cmp.Or(n.Service, ls.Name)},
 		{Kind: "Service", Name: plan.ServiceName(ls.Name, plan.Source, "")}}
@@ -115,19 +115,13 @@ func (c *cluster) events(ctx context.Context, ls *v1alpha1.LocalService, n *diag
 			}
 		}
 	}
-	lists := make([][]corev1.Event, len(objects))
-	reading, ctx := errgroup.WithContext(ctx)
-	for i, object := range objects {
+	for _, object := range objects {
 		object.Namespace = ls.Namespace
-		reading.Go(func() error {
-			list, err := c.kube.CoreV1().Events(ls.Namespace).SearchWithContext(ctx, scheme.Scheme, &object)
-			if err != nil {
-				return fmt.Errorf("list the events of %s %s/%s: %w", object.Kind, ls.Namespace, object.Name, err)
-			}
-			lists[i] = list.Items
-			return nil
-		})
+		list, err := c.kube.CoreV1().Events(ls.Namespace).SearchWithContext(ctx, scheme.Scheme, &object)
+		if err != nil {
+			return all, fmt.Errorf("list the events of %s %s/%s: %w", object.Kind, ls.Namespace, object.Name, err)
+		}
+		all = append(all, list.Items...)
 	}
-	err := reading.Wait()
-	return slices.Concat(lists...), err
+	return all, nil
 }

@@ -109,17 +109,19 @@ func unreadiness(node *corev1.Node) *corev1.NodeCondition {
 	return nil
 }
 
-// keepsOff returns the first taint of a node that no pod of the LocalService tolerates, "" if there is none or while
-// there is no pod. Taints that Kubernetes sets itself follow from what else is known about a node.
+// keepsOff says what keeps all pods of the LocalService off a node, "" if nothing does: no taint is known to while there
+// is no pod. Taints that Kubernetes sets itself follow from what else is known about a node.
 func (f *facts) keepsOff(node *corev1.Node) string {
-	if len(f.Pods) == 0 {
-		return ""
-	}
-	for _, taint := range node.Spec.Taints {
-		if taint.Effect != corev1.TaintEffectPreferNoSchedule && !strings.HasPrefix(taint.Key, "node.kubernetes.io/") &&
-			!scheduling.TolerationsTolerateTaint(klog.Logger{}, f.tolerations, &taint, true) {
-			return taint.ToString()
-		}
+	taint, found := scheduling.FindMatchingUntoleratedTaint(klog.Logger{}, node.Spec.Taints, f.tolerations,
+		func(taint *corev1.Taint) bool {
+			return taint.Effect != corev1.TaintEffectPreferNoSchedule &&
+				!strings.HasPrefix(taint.Key, "node.kubernetes.io/")
+		}, true)
+	switch {
+	case node.Spec.Unschedulable:
+		return "cordoned"
+	case found && len(f.Pods) > 0:
+		return "tainted with " + taint.ToString() + ", which its pods do not tolerate"
 	}
 	return ""
 }

@@ -3,6 +3,7 @@ package diagnose
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -269,25 +270,21 @@ func whyNotRunning(p *corev1.Pod, c *corev1.ContainerStatus, isInit bool, f *fac
 		t.cause, t.more, t.log = own(crash.Message), "", ""
 	case own(crash.Message) != "":
 		t.cause = exited(crash.ExitCode) + ": " + own(crash.Message)
-	case spec.LivenessProbe != nil: // The status does not say what ended it.
-		t.cause, t.more = exited(crash.ExitCode)+", by itself or as its liveness probe fails", itsEvents
-	case spec.StartupProbe != nil:
-		t.cause, t.more = exited(crash.ExitCode)+", by itself or as its startup probe fails", itsEvents
+	case spec.LivenessProbe != nil, spec.StartupProbe != nil: // The status does not say what ended it.
+		t.cause, t.more = exited(crash.ExitCode)+", by itself or as its liveness or startup probe fails", itsEvents
 	default:
 		t.cause = exited(crash.ExitCode)
 	}
 	return t
 }
 
-func specOf(p *corev1.Pod, name string) *corev1.Container {
-	for _, containers := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
-		for i := range containers {
-			if containers[i].Name == name {
-				return &containers[i]
-			}
+func specOf(p *corev1.Pod, name string) (spec corev1.Container) {
+	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+		if c.Name == name {
+			spec = c
 		}
 	}
-	return &corev1.Container{}
+	return spec
 }
 
 func exited(code int32) string { return fmt.Sprint("exit code ", code) }
@@ -328,10 +325,10 @@ func elide(text string, p *corev1.Pod) string {
 // namesItself reports whether a container of a pod has a name of its LocalService made from a variable, as
 // demo-$(NODE) or $(NODE).demo.
 func namesItself(p *corev1.Pod, localService string) bool {
+	name := regexp.QuoteMeta(localService)
+	variable := regexp.MustCompile(name + `-\$|[)}]\.` + name)
 	return slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool {
-		text := fmt.Sprint(c.Command, c.Args, c.Env)
-		return strings.Contains(text, localService+"-$") || strings.Contains(text, ")."+localService) ||
-			strings.Contains(text, "}."+localService)
+		return variable.MatchString(fmt.Sprint(c.Command, c.Args, c.Env))
 	})
 }
 

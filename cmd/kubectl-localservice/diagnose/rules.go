@@ -136,13 +136,8 @@ var rules = []rule{
 		return f
 	}},
 	{NodeUnschedulable, func(n *name) bool {
-		return are(n, func(node *corev1.Node) bool { return node.Spec.Unschedulable })
-	}, func(n *name) Finding { return noPod(n, theNodeIs(n)+"cordoned") }},
-	{NodeUnschedulable, func(n *name) bool {
 		return are(n, func(node *corev1.Node) bool { return n.keepsOff(node) != "" })
-	}, func(n *name) Finding {
-		return noPod(n, theNodeIs(n)+"tainted with "+n.keepsOff(n.on[0])+", which its pods do not tolerate")
-	}},
+	}, func(n *name) Finding { return noPod(n, theNodeIs(n)+n.keepsOff(n.on[0])) }},
 	{NoPods, func(*name) bool { return true }, func(n *name) Finding { return noPod(n, "") }},
 }
 
@@ -288,7 +283,7 @@ func waitingFor(n *name) []*pod {
 	return only(n.facts.pods[""], func(p *pod) bool {
 		return p.runs && (!n.AllNodes || slices.ContainsFunc(n.on, func(node *corev1.Node) bool {
 			matches, _ := p.requires.Match(node)
-			return matches && !node.Spec.Unschedulable && n.keepsOff(node) == ""
+			return matches && n.keepsOff(node) == ""
 		}))
 	})
 }
