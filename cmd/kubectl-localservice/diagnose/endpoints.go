@@ -95,14 +95,14 @@ func addEndpoints(f *facts) {
 // addPublished adds to a name what is published under it. A named port that is not published for the ready pods is
 // missing: no container of theirs has a port of the name that targetPort gives, so nothing can connect to it.
 func addPublished(n *name) {
-	if !n.HasService {
+	if !n.result.HasService {
 		return
 	}
 	all, ready := sets.New[string](), sets.New[string]() // of pods, or addresses where there is none
 	addresses, ports := sets.New[string](), sets.New[string]()
-	for _, e := range n.endpoints[n.Name()] {
+	for _, e := range n.facts.endpoints[n.result.Name()] {
 		// A copy may be out of date.
-		isReady := plan.IsReady(e.Endpoint) && (!n.isPublished || n.sources.Has(e.Addresses[0]))
+		isReady := plan.IsReady(e.Endpoint) && (!n.facts.isPublished || n.facts.sources.Has(e.Addresses[0]))
 		if !isReady && (ptr.Deref(e.Conditions.Terminating, false) || hasEnded(n, e)) {
 			continue
 		}
@@ -121,9 +121,9 @@ func addPublished(n *name) {
 			}
 		}
 	}
-	n.Endpoints = Endpoints{Ready: len(ready), Total: len(all)}
-	n.Addresses = sets.List(addresses)
-	n.missingPorts = only(n.LocalService.Spec.Ports, func(port v1alpha1.ServicePort) bool {
+	n.result.Endpoints = Endpoints{Ready: len(ready), Total: len(all)}
+	n.result.Addresses = sets.List(addresses)
+	n.missingPorts = only(n.facts.LocalService.Spec.Ports, func(port v1alpha1.ServicePort) bool {
 		return len(ready) > 0 && port.TargetPort.StrVal != "" && !ports.Has(port.Name)
 	})
 	n.unpublished = only(n.pods, func(p *pod) bool {

@@ -73,10 +73,10 @@ type facts struct {
 	names       []*name
 }
 
-// name holds the facts about one name of a LocalService, or about a node that has none. Its Node is the result.
+// name holds the facts about one name of a LocalService, or about a node that has none, and what results from them.
 type name struct {
-	*facts
-	*Node
+	facts  *facts // what is known of the LocalService
+	result *Node
 
 	on      []*corev1.Node // the node, or those of the group
 	rival   string         // the node that has the name that this one wants, "" for none
@@ -86,6 +86,7 @@ type name struct {
 	// mislabelled are pods here without the node label of their node, and pods on other nodes with that of this one;
 	// terminating those that are being deleted. Only those that run may be unready or unpublished.
 	mislabelled, unready, terminating, unpublished []*pod
+	waiting                                        []*pod // without a node, for a name that does not answer
 	missingPorts                                   []v1alpha1.ServicePort
 }
 
@@ -126,11 +127,14 @@ func newFacts(in Input) *facts {
 	for _, n := range f.names {
 		slices.SortFunc(n.pods, func(a, b *pod) int { return cmp.Compare(a.Name, b.Name) }) // of all nodes of a group
 		here := only(n.pods, func(p *pod) bool { return p.runs && !p.isLabelled })
-		n.mislabelled = append(here, n.strays[naming.NodeLabelValue(n.Node.Node)]...)
+		n.mislabelled = append(here, n.facts.strays[naming.NodeLabelValue(n.result.Node)]...)
 		n.unready = only(n.pods, func(p *pod) bool { return p.runs && !p.Ready })
 		n.terminating = only(n.pods, func(p *pod) bool { return !p.runs && !p.ended })
 		addService(n)
 		addPublished(n)
+		if !n.result.Answers() {
+			n.waiting = waitingFor(n)
+		}
 	}
 	return f
 }

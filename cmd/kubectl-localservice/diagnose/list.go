@@ -134,6 +134,9 @@ const (
 // Name returns the name within the namespace: that of the Service, or <hostname>.<service>.
 func (n *Node) Name() string { return nameIn(n.Service, n.Hostname) }
 
+// Answers reports whether something answers under the name.
+func (n *Node) Answers() bool { return n.Endpoints.Ready > 0 }
+
 // id tells apart the items of a list: a group of nodes may have the name of a node without one.
 func (n *Node) id() string { return nameIn(n.Node, n.Hostname) }
 
@@ -208,18 +211,18 @@ func Nodes(in Input) *NodeList {
 	list.AsksAround = len(f.Pods) == 0 ||
 		slices.ContainsFunc(f.Pods, func(p *corev1.Pod) bool { return p.Spec.NodeName == "" })
 	for _, n := range f.names {
-		n.Finding = findingOf(n)
+		n.result.Finding = findingOf(n)
 		complete(n)
-		isAnyLate = isAnyLate || n.Waits && n.refusal == ""
-		list.AsksAround = list.AsksAround || n.Reason == NoPods || n.Reason == EndpointsOutdated
-		list.Summary.Reported = list.Summary.Reported || slices.Contains(reported[n.Reason], f.ready.Reason)
-		if n.Service != "" || n.rival != "" {
+		isAnyLate = isAnyLate || n.result.Waits && n.facts.refusal == ""
+		list.AsksAround = list.AsksAround || n.result.Reason == NoPods || n.result.Reason == EndpointsOutdated
+		list.Summary.Reported = list.Summary.Reported || slices.Contains(reported[n.result.Reason], f.ready.Reason)
+		if n.result.Service != "" || n.rival != "" {
 			list.Summary.Nodes++
 		}
-		if n.Endpoints.Ready > 0 {
+		if n.result.Answers() {
 			list.Summary.Answering++
 		}
-		list.Items = append(list.Items, n.Node)
+		list.Items = append(list.Items, n.result)
 	}
 	list.Notices = noticesOf(f)
 	for _, n := range list.Notices {
@@ -232,25 +235,25 @@ func Nodes(in Input) *NodeList {
 // complete adds to a name what follows from its facts and its finding.
 func complete(n *name) {
 	for _, p := range n.pods {
-		n.Pods = append(n.Pods, p.Pod)
+		n.result.Pods = append(n.result.Pods, p.Pod)
 	}
-	if len(n.missingPorts) > 0 && plan.HasClusterIPs(n.LocalService) { // A headless name resolves all the same.
-		n.Endpoints.Ready, n.Addresses = 0, []string{}
+	if len(n.missingPorts) > 0 && plan.HasClusterIPs(n.facts.LocalService) { // A headless name resolves all the same.
+		n.result.Endpoints.Ready, n.result.Addresses = 0, []string{}
 	}
-	if n.Reason != "" && n.Endpoints.Ready > 0 {
-		n.State = Degraded
+	if n.result.Reason != "" && n.result.Answers() {
+		n.result.State = Degraded
 	}
-	if !n.HasService {
+	if !n.result.HasService {
 		return
 	}
-	service := n.services[n.Service]
-	n.DNSAddresses = append(n.DNSAddresses, service.Spec.ClusterIPs...)
+	service := n.facts.services[n.result.Service]
+	n.result.DNSAddresses = append(n.result.DNSAddresses, service.Spec.ClusterIPs...)
 	if service.Spec.ClusterIP == corev1.ClusterIPNone {
-		n.DNSAddresses = slices.Clone(n.Addresses)
+		n.result.DNSAddresses = slices.Clone(n.result.Addresses)
 	}
-	n.Ports = append(n.Ports, service.Spec.Ports...)
+	n.result.Ports = append(n.result.Ports, service.Spec.Ports...)
 	for _, ingress := range service.Status.LoadBalancer.Ingress {
-		n.LoadBalancer = append(n.LoadBalancer, cmp.Or(ingress.IP, ingress.Hostname))
+		n.result.LoadBalancer = append(n.result.LoadBalancer, cmp.Or(ingress.IP, ingress.Hostname))
 	}
 }
 

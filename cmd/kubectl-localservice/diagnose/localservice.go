@@ -63,7 +63,7 @@ func otherPods(f *facts) string {
 			kind, name := workloadOf(p.object)
 			if other := cmp.Or(names[kind], name); p.runs && other != name {
 				return fmt.Sprintf("The name of %s leads to pods of %ss %s and %s. If only one of them is meant, add a label "+
-					"to spec.selector that only its pods have.", own(n.Node.Node), kind, other, name)
+					"to spec.selector that only its pods have.", quoteForeign(n.result.Node), kind, other, name)
 			} else if p.runs {
 				names[kind] = name
 			}
@@ -76,7 +76,7 @@ func otherPods(f *facts) string {
 // may be a run of a CronJob: there, the name is what comes before the last dash.
 func workloadOf(p *corev1.Pod) (kind, name string) {
 	owner := plan.ControllerOf(p)
-	kind, name = own(owner.Kind), own(owner.Name)
+	kind, name = quoteForeign(owner.Kind), quoteForeign(owner.Name)
 	if i := strings.LastIndexByte(name, '-'); i > 0 && (kind == "ReplicaSet" || kind == "Job") {
 		name = name[:i]
 	}
@@ -153,11 +153,11 @@ func nearestLabels(f *facts) (nearest []string) {
 	for _, set := range all {
 		set = maps.Clone(set)
 		delete(set, f.nodeLabelKey)
-		if text := own(labels.FormatLabels(set)); !slices.Contains(nearest, text) {
+		if text := quoteForeign(labels.FormatLabels(set)); !slices.Contains(nearest, text) {
 			nearest = append(nearest, text)
 		}
 	}
-	return nearest[:min(len(nearest), most)]
+	return nearest[:min(len(nearest), maxListed)]
 }
 
 // sentence makes one of a text that is not empty.

@@ -65,20 +65,20 @@ func (f *facts) label(node, key string) (value string, exists bool) {
 func namesOf(f *facts) (names []*name) {
 	ls, known := f.LocalService, map[string]*name{}
 	for _, node := range slices.Sorted(maps.Keys(f.nodes)) {
-		n := &name{facts: f, Node: newNode(node, ""), rival: f.rivals[node]}
+		n := &name{facts: f, result: newNode(node, ""), rival: f.rivals[node]}
 		if f.hostnames != nil {
-			n.Hostname = f.hostnames.Of(node)
+			n.result.Hostname = f.hostnames.Of(node)
 		}
-		if n.Hostname != "" && ls.Spec.GroupBy != "" {
-			n.Node.Node = f.nodes[node].Labels[ls.Spec.GroupBy]
+		if n.result.Hostname != "" && ls.Spec.GroupBy != "" {
+			n.result.Node = f.nodes[node].Labels[ls.Spec.GroupBy]
 		}
-		if n.rival == "" && (f.hostnames == nil || n.Hostname != "") {
-			n.Service = plan.ServiceName(ls.Name, f.purpose, n.Node.Node)
+		if n.rival == "" && (f.hostnames == nil || n.result.Hostname != "") {
+			n.result.Service = plan.ServiceName(ls.Name, f.purpose, n.result.Node)
 		}
-		if group := known[n.id()]; group != nil {
+		if group := known[n.result.id()]; group != nil {
 			n = group
 		} else {
-			known[n.id()] = n
+			known[n.result.id()] = n
 			names = append(names, n)
 		}
 		n.on = append(n.on, f.nodes[node])
@@ -86,16 +86,16 @@ func namesOf(f *facts) (names []*name) {
 	}
 	natural := Natural()
 	slices.SortFunc(names, func(a, b *name) int {
-		if (a.Hostname == "") != (b.Hostname == "") {
-			return cmp.Compare(b.Hostname, a.Hostname)
+		if (a.result.Hostname == "") != (b.result.Hostname == "") {
+			return cmp.Compare(b.result.Hostname, a.result.Hostname)
 		}
-		return natural(a.Node.Node, b.Node.Node)
+		return natural(a.result.Node, b.result.Node)
 	})
 	return names
 }
 
-// are reports whether something is so of the node of a name, or of all nodes of its group.
-func are(n *name, is func(*corev1.Node) bool) bool {
+// allNodes reports whether something is so of the node of a name, or of all nodes of its group.
+func allNodes(n *name, is func(*corev1.Node) bool) bool {
 	return len(n.on) > 0 && !slices.ContainsFunc(n.on, func(node *corev1.Node) bool { return !is(node) })
 }
 
@@ -109,8 +109,8 @@ func unreadiness(node *corev1.Node) *corev1.NodeCondition {
 	return nil
 }
 
-// keepsOff says what keeps all pods of the LocalService off a node, "" if nothing does: no taint is known to while there
-// is no pod. Taints that Kubernetes sets itself follow from what else is known about a node.
+// keepsOff says what keeps all pods of the LocalService off a node, "" if nothing is known to: without a pod, no taint
+// is. Taints that Kubernetes sets itself follow from what else is known about a node.
 func (f *facts) keepsOff(node *corev1.Node) string {
 	taint, found := scheduling.FindMatchingUntoleratedTaint(klog.Logger{}, node.Spec.Taints, f.tolerations,
 		func(taint *corev1.Taint) bool {
@@ -124,4 +124,15 @@ func (f *facts) keepsOff(node *corev1.Node) string {
 		return "tainted with " + taint.ToString() + ", which its pods do not tolerate"
 	}
 	return ""
+}
+
+// waitingFor returns the pods without a node that the node of a name could take, or one of its group.
+func waitingFor(n *name) []*pod {
+	on := only(n.on, func(node *corev1.Node) bool { return n.facts.keepsOff(node) == "" })
+	return only(n.facts.pods[""], func(p *pod) bool {
+		return p.runs && (!n.facts.AllNodes || slices.ContainsFunc(on, func(node *corev1.Node) bool {
+			matches, _ := p.requires.Match(node)
+			return matches
+		}))
+	})
 }

@@ -104,7 +104,7 @@ func podOf(object *corev1.Pod, f *facts) *pod {
 	p.runs = !p.ended && object.DeletionTimestamp == nil
 	containers := slices.Concat(object.Status.InitContainerStatuses, object.Status.ContainerStatuses)
 	p.trouble = whyNotReady(object, containers, f)
-	p.Ready, p.Reason, p.Container, p.Log = p.word == "", own(p.word), p.container, p.log
+	p.Ready, p.Reason, p.Container, p.Log = p.word == "", quoteForeign(p.word), p.container, p.log
 	for _, c := range containers {
 		p.Restarts += c.RestartCount
 	}
@@ -129,7 +129,7 @@ func whyNotReady(p *corev1.Pod, containers []corev1.ContainerStatus, f *facts) t
 	switch {
 	case p.Status.Phase == corev1.PodSucceeded, p.Status.Phase == corev1.PodFailed:
 		word := cmp.Or(p.Status.Reason, string(p.Status.Phase)) // Evicted
-		return trouble{word: word, cause: own(word), note: own(p.Status.Message), log: LogCurrent}
+		return trouble{word: word, cause: quoteForeign(word), note: quoteForeign(p.Status.Message), log: LogCurrent}
 	case p.DeletionTimestamp != nil:
 		return trouble{word: terminates, cause: terminates}
 	}
@@ -143,11 +143,11 @@ func whyNotReady(p *corev1.Pod, containers []corev1.ContainerStatus, f *facts) t
 	for _, gate := range p.Spec.ReadinessGates {
 		if set := conditions[gate.ConditionType]; set.Status == "" && ready.Reason != "ContainersNotReady" {
 			return trouble{word: cmp.Or(ready.Reason, "NotReady"), cause: "nothing sets its readiness gate " +
-				own(string(gate.ConditionType)) + ": does the controller run that should?", more: itsEvents}
+				quoteForeign(string(gate.ConditionType)) + ": does the controller run that should?", more: itsEvents}
 		}
 	}
 	return trouble{word: cmp.Or(p.Status.Reason, ready.Reason, "NotReady"),
-		cause: own(cmp.Or(ready.Message, p.Status.Reason))}
+		cause: quoteForeign(cmp.Or(ready.Message, p.Status.Reason))}
 }
 
 // whyWaiting says why a pod has no node: what is around it, and the scheduler.
@@ -158,9 +158,9 @@ func whyWaiting(p *corev1.Pod, scheduled corev1.PodCondition, around *Around) tr
 		case about.Kind == "PersistentVolumeClaim" && slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
 			return isClaim(v) && v.PersistentVolumeClaim.ClaimName == about.Name
 		}):
-			why, t.note = "its PersistentVolumeClaim is not bound, "+own(e.Message), about.Name
+			why, t.note = "its PersistentVolumeClaim is not bound, "+quoteForeign(e.Message), about.Name
 		case e.Reason == eventPreempted && p.GenerateName != "" && strings.HasPrefix(about.Name, p.GenerateName):
-			why, t.note = "a pod of a higher priority has its place", own(e.Message)
+			why, t.note = "a pod of a higher priority has its place", quoteForeign(e.Message)
 		}
 	}
 	for i := range around.Pods {
@@ -171,7 +171,8 @@ func whyWaiting(p *corev1.Pod, scheduled corev1.PodCondition, around *Around) tr
 			why, t.note = "another pod has its host port", taken[0]+": "+other.Name
 		}
 	}
-	t.cause = "not scheduled: " + words.Join("; ", why, cmp.Or(own(scheduled.Message), "no scheduler has decided yet"))
+	t.cause = "not scheduled: " + words.Join("; ", why, quoteForeign(cmp.Or(scheduled.Message,
+		"no scheduler has decided yet")))
 	return t
 }
 
@@ -197,9 +198,9 @@ func whyContainerNotReady(p *corev1.Pod, containers []corev1.ContainerStatus, is
 		}
 		switch {
 		case i < inits:
-			t.cause = "init container " + own(containers[i].Name) + ": " + t.cause
+			t.cause = "init container " + quoteForeign(containers[i].Name) + ": " + t.cause
 		case len(p.Status.ContainerStatuses) > 1:
-			t.cause = "container " + own(containers[i].Name) + ": " + t.cause
+			t.cause = "container " + quoteForeign(containers[i].Name) + ": " + t.cause
 		}
 		return t
 	}
@@ -241,12 +242,12 @@ func whyNotRunning(p *corev1.Pod, c *corev1.ContainerStatus, isInit bool, f *fac
 	crash := c.LastTerminationState.Terminated
 	switch waiting, running, ended := c.State.Waiting, c.State.Running, c.State.Terminated; {
 	case waiting != nil && (waiting.Reason == pullFails || waiting.Reason == "ErrImagePull"):
-		return trouble{word: pullFails, cause: strings.TrimSpace("cannot pull image " + own(c.Image)), more: itsEvents}
+		return trouble{word: pullFails, cause: quoteForeign("cannot pull image " + c.Image), more: itsEvents}
 	case waiting != nil && waiting.Reason == crashes:
-	case waiting != nil && own(waiting.Message) != "": // what the kubelet or its runtime says
-		return trouble{word: cmp.Or(waiting.Reason, "Waiting"), cause: own(waiting.Message), more: itsEvents}
+	case waiting != nil && quoteForeign(waiting.Message) != "": // what the kubelet or its runtime says
+		return trouble{word: cmp.Or(waiting.Reason, "Waiting"), cause: quoteForeign(waiting.Message), more: itsEvents}
 	case waiting != nil && waiting.Reason != "":
-		t := trouble{word: waiting.Reason, cause: own(waiting.Reason), more: itsEvents,
+		t := trouble{word: waiting.Reason, cause: quoteForeign(waiting.Reason), more: itsEvents,
 			note: since(ptr.Deref(p.Status.StartTime, metav1.Time{}), f.agesAt)}
 		if waiting.Reason == creates {
 			t.cause += ": it waits for its volumes, its image or the network"
@@ -267,9 +268,9 @@ func whyNotRunning(p *corev1.Pod, c *corev1.ContainerStatus, isInit bool, f *fac
 	case crash.Reason == "OOMKilled":
 		t.word, t.cause, t.more = crash.Reason, crash.Reason, ""
 	case crash.Message != "" && crash.StartedAt.Unix() <= 0: // There is no such program, for example.
-		t.cause, t.more, t.log = own(crash.Message), "", ""
-	case own(crash.Message) != "":
-		t.cause = exited(crash.ExitCode) + ": " + own(crash.Message)
+		t.cause, t.more, t.log = quoteForeign(crash.Message), "", ""
+	case quoteForeign(crash.Message) != "":
+		t.cause = exited(crash.ExitCode) + ": " + quoteForeign(crash.Message)
 	case spec.LivenessProbe != nil, spec.StartupProbe != nil: // The status does not say what ended it.
 		t.cause, t.more = exited(crash.ExitCode)+", by itself or as its liveness or startup probe fails", itsEvents
 	default:

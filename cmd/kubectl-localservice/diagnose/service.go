@@ -16,13 +16,13 @@ import (
 // addService adds to a name what is wrong with the Service that it needs, or in mode Hostnames with the first of both,
 // and how it is reached.
 func addService(n *name) {
-	if n.Service == "" {
+	if n.result.Service == "" {
 		return
 	}
-	n.DNSName = n.Name() + "." + n.LocalService.Namespace + ".svc." + n.ClusterDomain
-	n.service = compareService(n, n.purpose)
-	n.HasService = n.service.Reason != ServiceMissing && n.service.Reason != NameConflict
-	if n.hostnames != nil && n.service.Reason == "" {
+	n.result.DNSName = n.result.Name() + "." + n.facts.LocalService.Namespace + ".svc." + n.facts.ClusterDomain
+	n.service = compareService(n, n.facts.purpose)
+	n.result.HasService = n.service.Reason != ServiceMissing && n.service.Reason != NameConflict
+	if n.facts.hostnames != nil && n.service.Reason == "" {
 		n.service = compareService(n, plan.Source)
 	}
 }
@@ -30,11 +30,11 @@ func addService(n *name) {
 // compareService says what is wrong with a Service of a name. It adds to the name in what else the Service differs from
 // what the LocalService says.
 func compareService(n *name, purpose plan.Purpose) Finding {
-	f, ls, service, node, position := n.facts, n.LocalService, "Service", "", 0
-	name := plan.ServiceName(ls.Name, purpose, n.Node.Node)
+	f, ls, service, node, position := n.facts, n.facts.LocalService, "Service", "", 0
+	name := plan.ServiceName(ls.Name, purpose, n.result.Node)
 	switch purpose {
 	case plan.ForNode:
-		node = n.Node.Node
+		node = n.result.Node
 	case plan.Source:
 		service = "Service " + name + " for the pods"
 	case plan.Published:
@@ -54,7 +54,7 @@ func compareService(n *name, purpose plan.Purpose) Finding {
 				v1alpha1.OwnerLabelKey, ls.Name, f.nodeLabelKey, naming.NodeLabelValue(node))
 		}
 		if owner := plan.ControllerOf(object); owner != (plan.Controller{}) {
-			conflict.Cause = "the name is taken by a Service of " + own(owner.Description())
+			conflict.Cause = "the name is taken by a Service of " + quoteForeign(owner.Description())
 			conflict.Act = "create this LocalService under another name: deleting the Service does not help, as its " +
 				"owner would create it again"
 		}
@@ -65,7 +65,7 @@ func compareService(n *name, purpose plan.Purpose) Finding {
 		return Finding{}
 	case !labels.Equals(object.Spec.Selector, f.templates[position].Service(node).Spec.Selector):
 		other := untilWritten(f, ServiceOutdated, "the "+service+" has another selector than the LocalService says")
-		other.About = own(labels.FormatLabels(object.Spec.Selector))
+		other.About = quoteForeign(labels.FormatLabels(object.Spec.Selector))
 		return other
 	}
 	fields := f.templates[position].Mismatches(object, node)
