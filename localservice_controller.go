@@ -159,12 +159,16 @@ func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.
 		Nodes:      nodes,
 		Owned:      owned,
 		Lookup:     func(name string) *plan.Service { return c.Caches.Services.Get(ls.Namespace, name) },
-		NodeExists: func(node string) bool { return c.Caches.Nodes.Get("", node) != nil },
+		NodeExists: c.nodeExists,
 		Ready:      c.Caches.ReadyServices(ls),
 		Names:      names,
 	})
 	p.PortNumbers, p.Lacking = c.Caches.PortNumbers(ls), c.LackingFields()
 	return p
+}
+
+func (c *localServiceController) nodeExists(node string) bool {
+	return c.Caches.Nodes.Get("", node) != nil
 }
 
 // report reports what a sync found and did: in an event, in the status, and in the error that it returns.
@@ -177,6 +181,9 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 	if summary := status.SummarizeMade(outcome.Made); summary != "" {
 		if slices.Contains(outcome.Made[plan.Update], ls.Name) {
 			summary += status.Renamed(ls, p)
+		}
+		if len(outcome.Made[plan.Delete]) > 0 {
+			summary += status.Gone(p, c.nodeExists)
 		}
 		if outcome.More {
 			summary += "; more follow"

@@ -64,5 +64,5 @@ func isPure(path string) bool {
 	return !strings.Contains(path, ".") || strings.HasPrefix(path, "k8s.io/api/") ||
 		strings.HasPrefix(path, "k8s.io/apimachinery/pkg/") || path == "k8s.io/utils/ptr" ||
 		strings.HasPrefix(path, "golang.org/x/text/") ||
-		path == "k8s.io/component-helpers/scheduling/corev1" || path == "k8s.io/klog/v2"
+		strings.HasPrefix(path, "k8s.io/component-helpers/scheduling/corev1") || path == "k8s.io/klog/v2"
 }

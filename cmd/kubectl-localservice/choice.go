@@ -5,30 +5,44 @@ import (
 	"errors"
 	"fmt"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 
+	"github.com/localservice-dev/local-service-controller/internal/words"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// choice holds which LocalServices nodes and view show: one, all of the namespace, or all.
+// choice holds which LocalServices nodes and view show: one, some, all of the namespace, or all.
 type choice struct {
-	name, clusterDomain string
-	allNamespaces       bool
+	name, clusterDomain, selector string // name is "" unless there is one
+	names                         []string
+	allNamespaces                 bool
+	labels                        labels.Selector // what selector says
+}
+
+func (c *choice) has(ls *v1alpha1.LocalService) bool {
+	return (len(c.names) == 0 || slices.Contains(c.names, ls.Name)) && c.labels.Matches(labels.Set(ls.Labels))
 }
 
 // addTo makes a command take the choice from its arguments and flags.
 func (c *choice) addTo(cmd *cobra.Command, p *plugin, run func(context.Context) error) {
-	cmd.Args, cmd.ValidArgsFunction = cobra.MaximumNArgs(1), p.completeName
+	cmd.ValidArgsFunction = p.complete(names)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) > 0 {
-			c.name = argName(args[0])
+		for _, arg := range args {
+			c.names = append(c.names, argName(arg))
+		}
+		if len(args) == 1 {
+			c.name = c.names[0]
 		}
 		return run(cmd.Context())
 	}
+	cmd.Flags().StringVarP(&c.selector, "selector", "l", "", "Show the LocalServices with these labels.")
 	cmd.Flags().StringVar(&c.clusterDomain, "cluster-domain", "cluster.local", "Domain of the cluster's DNS.")
 	cmd.Flags().BoolVarP(&c.allNamespaces, "all-namespaces", "A", false, "Show the LocalServices of all namespaces.")
 }
@@ -36,20 +50,41 @@ func (c *choice) addTo(cmd *cobra.Command, p *plugin, run func(context.Context) 
 // objects returns the sources of what is chosen.
 func (p *plugin) objects(ctx context.Context, chosen *choice) (*objects, error) {
 	c, err := p.connect()
-	var one *v1alpha1.LocalService
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case chosen.allNamespaces && chosen.name != "":
-		return nil, errors.New("a name is one of a namespace: leave out either the name or -A")
+	}
+	var one *v1alpha1.LocalService
+	switch chosen.labels, err = labels.Parse(chosen.selector); {
+	case err != nil:
+		return nil, fmt.Errorf("--selector %q: %w", chosen.selector, err)
+	case len(chosen.names) > 0 && (chosen.allNamespaces || chosen.selector != ""):
+		return nil, errors.New("a name is one of a namespace, whatever its labels are: leave out either the name, or " +
+			"-A and -l")
 	case chosen.allNamespaces:
 		c.namespace = metav1.NamespaceAll
-	case chosen.name != "":
-		if one, err = c.localService(ctx, chosen.name); err != nil {
+	}
+	for _, name := range chosen.names {
+		if one, err = c.localService(ctx, name); err != nil {
 			return nil, err
 		}
 	}
-	return c.newObjects(one, chosen.clusterDomain), nil
+	if chosen.name == "" {
+		one = nil
+	}
+	return c.newObjects(one, chosen), nil
+}
+
+// none says that there is no LocalService of those that are chosen.
+func (o *objects) none(ctx context.Context) string {
+	which, where := strings.Join(o.names, " or "), "namespace "+o.namespace
+	if o.namespace == metav1.NamespaceAll {
+		where = "any namespace"
+	}
+	if o.selector != "" {
+		which = "with labels " + o.selector
+	}
+	left := keep(o, "", func() string { return o.orphans(ctx, "") })
+	return words.Join(" ", "There is no LocalService", which, "in "+where+".", left)
 }
 
 // warnOfNodes says what somebody does not see who may not list nodes.
@@ -63,24 +98,4 @@ func (p *plugin) warnOfNodes(o *objects) {
 func untilInterrupted(ctx context.Context) (context.Context, context.CancelFunc) {
 	klog.SetLogger(klog.Logger{})
 	return signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
-}
-
-// completeName completes the first argument, the name of a LocalService. If that fails, there is none: the Tab key is
-// no place for errors, except in cobra's debug log.
-func (p *plugin) completeName(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	var names []string
-	c, err := p.connect()
-	if err != nil || len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	all, err := c.localServices.LocalserviceV1alpha1().LocalServices(c.namespace).List(cmd.Context(),
-		metav1.ListOptions{})
-	if err != nil {
-		cobra.CompDebugln(err.Error(), true)
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	for i := range all.Items {
-		names = append(names, all.Items[i].Name)
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
 }

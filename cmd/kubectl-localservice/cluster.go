@@ -3,24 +3,26 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"regexp"
 	"strings"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
+	"github.com/localservice-dev/local-service-controller/internal/words"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	clientset "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned"
 )
@@ -92,10 +94,27 @@ func (p *plugin) kubectl() string {
 func (c *cluster) localService(ctx context.Context, name string) (*v1alpha1.LocalService, error) {
 	ls, err := c.localServices.LocalserviceV1alpha1().LocalServices(c.namespace).Get(ctx, name, metav1.GetOptions{})
 	if err = known(err); apierrors.IsNotFound(err) && !isUnknown(err) {
-		return nil, fmt.Errorf("there is no LocalService %s/%s: `%s get localservices -n %s` lists those of this "+
-			"namespace, -n chooses another one", c.namespace, name, c.kubectl, c.namespace)
+		return nil, errors.New(words.Join(". ", fmt.Sprintf("there is no LocalService %s/%s: `%s get localservices -n %s` "+
+			"lists those of this namespace, -n chooses another one", c.namespace, name, c.kubectl, c.namespace),
+			c.orphans(ctx, name)))
 	}
 	return ls, err
+}
+
+// orphans says that Services of a deleted LocalService are left, of any one for the name "".
+func (c *cluster) orphans(ctx context.Context, name string) string {
+	services, err := c.kube.CoreV1().Services(c.namespace).List(ctx, metav1.ListOptions{})
+	for i := 0; err == nil && i < len(services.Items); i++ {
+		s := &services.Items[i]
+		owner := s.Labels[v1alpha1.OwnerLabelKey]
+		isGenerated := s.Annotations[v1alpha1.NodeAnnotationKey]+s.Labels[v1alpha1.HostnamesLabelKey] != ""
+		if isGenerated && metav1.GetControllerOfNoCopy(s) == nil && owner == cmp.Or(name, owner) {
+			return fmt.Sprintf("Services of a deleted LocalService %s/%s are left (--cascade=orphan), and will not lead to "+
+				"new pods. Create it again, or delete them: %s delete services -n %[1]s -l owner=%[2]s", s.Namespace, owner,
+				c.kubectl)
+		}
+	}
+	return ""
 }
 
 // isUnknown reports whether the resource itself is not found: then the response has no Status.
@@ -174,7 +193,7 @@ func (c *cluster) lease(ctx context.Context) (lease *coordinationv1.Lease, watch
 }
 
 const (
-	// aroundLasts is for how long a watch keeps what it has seen around a LocalService.
+	// aroundLasts is for how long a watch keeps what it has seen around LocalServices.
 	aroundLasts = 15 * time.Second
 	// aroundTimeout bounds how long a look around takes: the nodes are not shown before it ends.
 	aroundTimeout = 5 * time.Second
@@ -182,45 +201,52 @@ const (
 	aroundLimit = 500
 )
 
-// lookAround looks around a LocalService that has no pods: for what would make them, and for others like them. What the
-// user may not read is left out.
-func (c *cluster) lookAround(ctx context.Context, ls *v1alpha1.LocalService) diagnose.Around {
+// lookAround reads what says why pods of a namespace are missing. What the user may not read is left out.
+func (c *cluster) lookAround(ctx context.Context, namespace string) (out diagnose.Around) {
 	ctx, cancel := context.WithTimeout(ctx, aroundTimeout)
 	defer cancel()
-	out, opts, apps := diagnose.Around{}, metav1.ListOptions{Limit: aroundLimit}, c.kube.AppsV1()
-	add := func(kind, name string, template labels.Set, replicas int32) {
-		out.Workloads = append(out.Workloads, diagnose.Workload{Kind: kind, Name: name, Labels: template,
+	opts, apps := metav1.ListOptions{Limit: aroundLimit}, c.kube.AppsV1()
+	add := func(kind string, meta *metav1.ObjectMeta, template *corev1.PodTemplateSpec, replicas int32) {
+		out.Workloads = append(out.Workloads, diagnose.Workload{Kind: kind, Name: meta.Name, Labels: template.Labels,
 			Replicas: replicas})
 	}
 	// Each of these may fail without the others.
-	pods, err := c.kube.CoreV1().Pods(ls.Namespace).List(ctx, opts)
-	for i := 0; err == nil && i < len(pods.Items); i++ {
-		if set := labels.Set(pods.Items[i].Labels); !set.Has(appsv1.DefaultDeploymentUniqueLabelKey) &&
-			!set.Has(appsv1.ControllerRevisionHashLabelKey) { // The others are those of a workload.
-			add("", "", set, 0)
-		}
+	if pods, err := c.kube.CoreV1().Pods(namespace).List(ctx, opts); err == nil {
+		out.Pods = pods.Items
 	}
-	deployments, err := apps.Deployments(ls.Namespace).List(ctx, opts)
+	deployments, err := apps.Deployments(namespace).List(ctx, opts)
 	for i := 0; err == nil && i < len(deployments.Items); i++ {
 		d := &deployments.Items[i]
-		add("Deployment", d.Name, d.Spec.Template.Labels, ptr.Deref(d.Spec.Replicas, 1))
+		add("Deployment", &d.ObjectMeta, &d.Spec.Template, ptr.Deref(d.Spec.Replicas, 1))
 	}
-	statefulSets, err := apps.StatefulSets(ls.Namespace).List(ctx, opts)
+	statefulSets, err := apps.StatefulSets(namespace).List(ctx, opts)
 	for i := 0; err == nil && i < len(statefulSets.Items); i++ {
 		s := &statefulSets.Items[i]
-		add("StatefulSet", s.Name, s.Spec.Template.Labels, ptr.Deref(s.Spec.Replicas, 1))
+		add("StatefulSet", &s.ObjectMeta, &s.Spec.Template, ptr.Deref(s.Spec.Replicas, 1))
 	}
-	daemonSets, err := apps.DaemonSets(ls.Namespace).List(ctx, opts)
+	daemonSets, err := apps.DaemonSets(namespace).List(ctx, opts)
 	for i := 0; err == nil && i < len(daemonSets.Items); i++ {
 		d := &daemonSets.Items[i]
-		add("DaemonSet", d.Name, d.Spec.Template.Labels, 1) // at least, unless its template selects no node
+		add("DaemonSet", &d.ObjectMeta, &d.Spec.Template, math.MaxInt32) // It depends on the nodes.
 	}
-	opts.LabelSelector = selectorOf(ls.Spec.Selector).String()
-	elsewhere, err := c.kube.CoreV1().Pods(metav1.NamespaceAll).List(ctx, opts)
-	namespaces := sets.New[string]()
-	for i := 0; err == nil && i < len(elsewhere.Items); i++ {
-		namespaces.Insert(elsewhere.Items[i].Namespace)
+	for _, reason := range diagnose.EventReasons {
+		opts.FieldSelector = fields.OneTermEqualSelector("reason", reason).String()
+		if events, err := c.kube.CoreV1().Events(namespace).List(ctx, opts); err == nil {
+			out.Events = append(out.Events, events.Items...)
+		}
 	}
-	out.Namespaces = sets.List(namespaces.Delete(ls.Namespace))
 	return out
+}
+
+// elsewhere returns other namespaces with pods like those of a LocalService, as far as the user may list them.
+func (c *cluster) elsewhere(ctx context.Context, ls *v1alpha1.LocalService) []string {
+	ctx, cancel := context.WithTimeout(ctx, aroundTimeout)
+	defer cancel()
+	pods, err := c.kube.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{Limit: aroundLimit,
+		LabelSelector: selectorOf(ls.Spec.Selector).String()})
+	namespaces := sets.New[string]()
+	for i := 0; err == nil && i < len(pods.Items); i++ {
+		namespaces.Insert(pods.Items[i].Namespace)
+	}
+	return sets.List(namespaces.Delete(ls.Namespace))
 }

@@ -144,16 +144,17 @@ func TestLookAround(t *testing.T) {
 		&appsv1.Deployment{ObjectMeta: meta("web"), Spec: appsv1.DeploymentSpec{Template: template}},
 		&appsv1.StatefulSet{ObjectMeta: meta("db"), Spec: appsv1.StatefulSetSpec{Replicas: new(int32(3)),
 			Template: template}})
-	got := f.cluster("default").lookAround(t.Context(), localService("demo", ""))
+	c := f.cluster("default")
+	got, namespaces := c.lookAround(t.Context(), "default"), c.elsewhere(t.Context(), localService("demo", ""))
 	var made []string
 	for _, w := range got.Workloads {
-		if w.Name != "" && w.Labels["app"] == "x" {
+		if w.Labels["app"] == "x" {
 			made = append(made, fmt.Sprint(w.Kind, " ", w.Name, " ", w.Replicas))
 		}
 	}
-	want := []string{"Deployment web 1", "StatefulSet db 3", "DaemonSet agent 1"}
-	if !slices.Equal(made, want) || !slices.Equal(got.Namespaces, []string{"another"}) {
-		t.Errorf("got %v, and pods in %v", made, got.Namespaces)
+	want := []string{"Deployment web 1", "StatefulSet db 3", "DaemonSet agent 2147483647"}
+	if !slices.Equal(made, want) || !slices.Equal(namespaces, []string{"another"}) || len(got.Pods) != 3 {
+		t.Errorf("got %v, %d pods, and pods in %v", made, len(got.Pods), namespaces)
 	}
 }
 
@@ -179,7 +180,7 @@ func TestControllerStops(t *testing.T) {
 // TestControllerWatched: a watch reports that the controller has stopped, and that it runs again, of all LocalServices.
 // That its Lease is renewed changes nothing.
 func TestControllerWatched(t *testing.T) {
-	o := newFixture(t).cluster("default").newObjects(nil, "cluster.local")
+	o := newFixture(t).cluster("default").newObjects(nil, all())
 	o.follows = true
 	if err := o.localServices.GetIndexer().Add(localService("demo", "")); err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/utils/ptr"
 
@@ -54,6 +56,8 @@ With kubectl-create-localservice in $PATH, "kubectl create localservice" is the 
 	}
 	flags.output.AddFlags(cmd)
 	cmd.Flag("show-managed-fields").Hidden = true
+	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("output",
+		cobra.FixedCompletions(flags.output.AllowedFormats(), cobra.ShellCompDirectiveNoFileComp)))
 	f := cmd.Flags()
 	f.StringVar(&flags.selector, "selector", "", "Labels of the pods, such as app=cache,tier=a.")
 	cobra.CheckErr(cmd.MarkFlagRequired("selector"))
@@ -102,7 +106,7 @@ func (p *plugin) create(ctx context.Context, name string, flags *createFlags) er
 		}
 		ls, err = c.localServices.LocalserviceV1alpha1().LocalServices(c.namespace).Create(ctx, ls, options)
 		if err != nil {
-			return known(err)
+			return fmt.Errorf("create LocalService %s/%s: %w", c.namespace, name, known(err))
 		}
 	}
 	return printer.PrintObj(ls, p.Out)
@@ -112,13 +116,23 @@ func (p *plugin) create(ctx context.Context, name string, flags *createFlags) er
 func (f *createFlags) localService(name string) (*v1alpha1.LocalService, error) {
 	ls := &v1alpha1.LocalService{ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: v1alpha1.LocalServiceSpec{Mode: v1alpha1.Mode(f.mode)}}
-	var err error
-	if ls.Spec.Selector, err = labels.ConvertSelectorToLabelsMap(f.selector); err != nil {
-		return nil, fmt.Errorf("--selector %q: give labels as key=value, with commas between them, such as "+
+	pods, err := parseSelector(f.selector)
+	if err != nil || len(pods.MatchExpressions) > 0 {
+		return nil, fmt.Errorf("--selector %q: give labels as key=value, each key once, with commas between them, such as "+
 			"app=demo,tier=web", f.selector)
 	}
-	if err := selectNodes(&ls.Spec, f.nodeSelector); err != nil {
+	nodes, err := parseSelector(f.nodeSelector)
+	if err != nil {
 		return nil, fmt.Errorf("--node-selector: %w: use =, in, notin, LABEL and !LABEL", err)
+	}
+	ls.Spec.Selector, ls.Spec.NodeSelector = pods.MatchLabels, nodes.MatchLabels
+	var term v1alpha1.NodeSelectorTerm
+	for _, r := range nodes.MatchExpressions {
+		term.MatchExpressions = append(term.MatchExpressions, v1alpha1.NodeLabelRequirement{Key: r.Key,
+			Operator: corev1.NodeSelectorOperator(r.Operator), Values: r.Values})
+	}
+	if len(term.MatchExpressions) > 0 {
+		ls.Spec.NodeSelectorTerms = []v1alpha1.NodeSelectorTerm{term}
 	}
 	if f.headless {
 		ls.Spec.ClusterIP = corev1.ClusterIPNone
@@ -133,42 +147,36 @@ func (f *createFlags) localService(name string) (*v1alpha1.LocalService, error) 
 	return ls, nil
 }
 
-// selectNodes makes a LocalService select the nodes that a label selector selects.
-func selectNodes(spec *v1alpha1.LocalServiceSpec, text string) error {
+// parseSelector reads a label selector, and refuses a label with two values: only the last one would count.
+func parseSelector(text string) (*metav1.LabelSelector, error) {
 	selector, err := metav1.ParseToLabelSelector(text)
-	if err != nil {
-		return err
+	all, _ := labels.ParseToRequirements(text)
+	if err == nil && len(selector.MatchLabels)+len(selector.MatchExpressions) < len(all) {
+		return nil, errors.New("a label has two values")
 	}
-	spec.NodeSelector = selector.MatchLabels
-	var term v1alpha1.NodeSelectorTerm
-	for _, r := range selector.MatchExpressions {
-		term.MatchExpressions = append(term.MatchExpressions, v1alpha1.NodeLabelRequirement{Key: r.Key,
-			Operator: corev1.NodeSelectorOperator(r.Operator), Values: r.Values})
-	}
-	if len(term.MatchExpressions) > 0 {
-		spec.NodeSelectorTerms = []v1alpha1.NodeSelectorTerm{term}
-	}
-	return nil
+	return selector, err
 }
 
 // parsePort reads [name=]port[:target][/protocol].
 func parsePort(text string) (port v1alpha1.ServicePort, err error) {
 	rest, protocol, hasProtocol := strings.Cut(text, "/")
-	if hasProtocol {
-		port.Protocol = corev1.Protocol(strings.ToUpper(protocol))
-	}
+	port.Protocol = cmp.Or(corev1.Protocol(strings.ToUpper(protocol)), corev1.ProtocolTCP)
 	if name, after, hasName := strings.Cut(rest, "="); hasName {
 		port.Name, rest = name, after
 	}
 	number, target, hasTarget := strings.Cut(rest, ":")
-	parsed, err := strconv.ParseUint(number, 10, 16)
-	if err != nil || parsed == 0 || hasTarget && target == "" || hasProtocol && protocol == "" {
-		return port, fmt.Errorf("it must be [name=]port[:target][/protocol], such as 80, 80:8080 or dns=53:5353/UDP")
+	parsed, err := strconv.Atoi(number)
+	if err != nil || hasTarget && target == "" || hasProtocol && protocol == "" {
+		return port, errors.New("it must be [name=]port[:target][/protocol], such as 80, 80:8080 or dns=53:5353/UDP")
+	}
+	port.TargetPort = intstr.Parse(cmp.Or(target, number))
+	invalid := validation.IsValidPortNum(parsed)
+	if port.TargetPort.Type == intstr.Int {
+		invalid = append(invalid, validation.IsValidPortNum(port.TargetPort.IntValue())...)
+	}
+	if len(invalid) > 0 {
+		return port, errors.New("a port " + invalid[0])
 	}
 	port.Port = int32(parsed)
-	port.TargetPort = intstr.FromInt32(port.Port)
-	if hasTarget {
-		port.TargetPort = intstr.Parse(target)
-	}
 	return port, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -42,6 +43,7 @@ spec:
   ports:
   - name: http
     port: 80
+    protocol: TCP
     targetPort: 80
   - name: dns
     port: 53
@@ -49,6 +51,7 @@ spec:
     targetPort: 53
   - name: web
     port: 81
+    protocol: TCP
     targetPort: web
   selector:
     app: cache
@@ -92,7 +95,7 @@ func TestCreate(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := v1alpha1.LocalServiceSpec{Selector: map[string]string{"app": "cache"},
-		Ports: []v1alpha1.ServicePort{{Port: 80, TargetPort: intstr.FromString("web")}}}
+		Ports: []v1alpha1.ServicePort{{Port: 80, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromString("web")}}}
 	if diff := cmp.Diff(want, ls.Spec, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -122,15 +125,21 @@ func TestCreateErrors(t *testing.T) {
 		"create x":               `required flag(s) "selector" not set`,
 		"create x --selector a":  `--selector "a": give labels as key=value`,
 		"create x --selector a,": `--selector "a,": give labels as key=value`,
-		"create x --selector a=b --node-selector c=d=e": "--node-selector: ",
-		"create x --selector a=b --node-selector c!=d":  `--node-selector: "!=" is not a valid label selector operator: use`,
-		"create x --selector a=b --port 0":              "--port 0: it must be [name=]port",
-		"create x --selector a=b --port 65536":          "--port 65536: it must be",
-		"create x --selector a=b --port 80:":            "--port 80:: it must be",
-		"create x --selector a=b --port 80/":            "--port 80/: it must be",
-		"create x --selector a=b --dry-run":             "--dry-run must be none, client or server",
-		"create demo --selector a=b":                    "already exists",
-		"create x --selector a=b --dry-run=client -o x": "allowed formats",
+		"create x --selector a=b --node-selector c=d=e":   "--node-selector: ",
+		"create x --selector a=b --node-selector c!=d":    `--node-selector: "!=" is not a valid label selector operator: use`,
+		"create x --selector a=b --node-selector c=d,c=e": "--node-selector: a label has two values",
+		"create x --selector a=b,a=c":                     "each key once",
+		"create x --selector a=b,c":                       `--selector "a=b,c": give labels as key=value`,
+		"create x --selector a=b --port x":                "--port x: it must be [name=]port",
+		"create x --selector a=b --port 0":                "--port 0: a port must be between 1 and 65535, inclusive",
+		"create x --selector a=b --port 65536":            "--port 65536: a port must be between 1 and 65535, inclusive",
+		"create x --selector a=b --port 80:65536":         "--port 80:65536: a port must be between",
+		"create x --selector a=b --port 0:web":            "--port 0:web: a port must be between",
+		"create x --selector a=b --port 80:":              "--port 80:: it must be",
+		"create x --selector a=b --port 80/":              "--port 80/: it must be",
+		"create x --selector a=b --dry-run":               "--dry-run must be none, client or server",
+		"create demo --selector a=b":                      `create LocalService default/demo: …already exists`,
+		"create x --selector a=b --dry-run=client -o x":   "allowed formats",
 	} {
 		newFixture(t).wantError(t, want, strings.Fields(args)...)
 	}

@@ -119,7 +119,7 @@ func TestDNS(t *testing.T) {
 NODE   SERVICE   ENDPOINTS   DNS         REASON
 n1     demo-n1   2/2         Answers     
 n2     demo-n2   0/1         Empty       exit code 1 (c: 5 restarts)
-n3     demo-n3   0/0         OtherNode   no pod with app=demo here; DNS answers with addresses of another node: 10.96.0.1 of n1
+n3     demo-n3   0/0         OtherNode   no matching pod here (app=demo); DNS answers with addresses of another node: 10.96.0.1 of n1
 n4     demo-n4   0/0         Empty       no Service; Services are being written
 n5     demo-n5   0/0         NoAnswer    the name is taken by a Service without an owner (demo-n5); no answer from DNS, the server says SERVFAIL
 `
@@ -205,7 +205,7 @@ func TestDNSErrors(t *testing.T) {
 		args, want string
 		change     func(f *fixture)
 	}{
-		"watch":       {"--watch", "leave out either --dns or --watch", nil},
+		"watch":       {"--watch", "leave out --watch, or --dns", nil},
 		"bad Service": {"--dns-service kube-dns", `--dns-service is "kube-dns": it must be namespace/name`, nil},
 		"no Service": {"--dns-service kube-system/coredns", "no pod of Service kube-system/coredns is ready",
 			nil},

@@ -46,11 +46,12 @@ func newFixture(t *testing.T, more ...runtime.Object) *fixture {
 			slice("demo-n2", endpoint("c", "10.0.0.3", false)),
 			pod("a", "n1", true), pod("b", "n1", true), pod("c", "n2", false),
 		}, more...)...),
-		localServices: fake.NewClientset(localService("demo", "", v1alpha1.ServicePort{Name: "http", Port: 80},
-			v1alpha1.ServicePort{Name: "metrics", Port: 9090})),
+		localServices: fake.NewClientset(localService("demo", "", demoPorts...)),
 	}
 	return f
 }
+
+var demoPorts = []v1alpha1.ServicePort{{Name: "http", Port: 80}, {Name: "metrics", Port: 9090}}
 
 func localService(name, clusterIP string, ports ...v1alpha1.ServicePort) *v1alpha1.LocalService {
 	return &v1alpha1.LocalService{
@@ -76,7 +77,7 @@ func meta(name string) metav1.ObjectMeta {
 // service returns the Service of a LocalService for a node.
 func service(name, node string) *corev1.Service {
 	owner, _, _ := strings.Cut(name, "-")
-	return templates(localService(owner, ""))[0].Service(node)
+	return templates(localService(owner, "", demoPorts...))[0].Service(node)
 }
 
 func templates(ls *v1alpha1.LocalService) plan.Templates {
@@ -90,7 +91,7 @@ func templates(ls *v1alpha1.LocalService) plan.Templates {
 // balanced is a Service with everything that has an address.
 func balanced(s *corev1.Service) *corev1.Service {
 	s.Spec.ClusterIP, s.Spec.ClusterIPs = "10.96.0.1", []string{"10.96.0.1", "fd00::1"}
-	s.Spec.Ports = []corev1.ServicePort{{Name: "http", Port: 80, NodePort: 30080}, {Port: 53, Protocol: "UDP"}}
+	s.Spec.Ports[0].NodePort = 30080
 	s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.1"}, {Hostname: "lb.example.com"}}
 	return s
 }

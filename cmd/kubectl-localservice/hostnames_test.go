@@ -72,7 +72,7 @@ func TestHostnamesOutput(t *testing.T) {
 NODE   NAME        ENDPOINTS   REASON
 eu-a   eu-a.demo   2/3         exit code 1 (c: 5 restarts)
 eu-c   eu-c.demo   0/0         the name is not up to date; mode Hostnames needs the permission to write EndpointSlices
-EU.b   eu-b.demo   0/0         no pod with app=demo here
+EU.b   eu-b.demo   0/0         no matching pod here (app=demo)
 n5     <none>      0/0         no value for label zone (spec.groupBy), so no name
 `,
 		"nodes demo -o name": "\nservice/demo\n",

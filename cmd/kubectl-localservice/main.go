@@ -66,7 +66,9 @@ func (p *plugin) run(args []string) int {
 	root.SetErr(p.ErrOut)
 	p.config.AddFlags(root.PersistentFlags())
 	root.AddCommand(p.nodesCommand(), p.viewCommand(), p.urlCommand(), p.createCommand())
-	if cmd, err := root.ExecuteC(); err != nil {
+	cobra.CheckErr(root.RegisterFlagCompletionFunc("namespace", p.complete(namespaces)))
+	cmd, err := root.ExecuteC()
+	if err != nil && !errors.Is(err, errNotAnswering) {
 		message := explained(err).Error()
 		if _, isRemote := errors.AsType[*apierrors.StatusError](err); isRemote {
 			message = words.Printable(message) // A webhook may have written it.
@@ -75,6 +77,8 @@ func (p *plugin) run(args []string) int {
 		if !isRunning { // The flags or arguments are wrong.
 			fmt.Fprintf(p.ErrOut, "Usage: %s\nSee '%s -h' for help and examples\n", cmd.UseLine(), cmd.CommandPath())
 		}
+	}
+	if err != nil {
 		return 1
 	}
 	return 0

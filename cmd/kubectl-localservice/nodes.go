@@ -19,6 +19,7 @@ type nodesFlags struct {
 
 	dnsService                      string
 	dns, noHeaders, watch, problems bool
+	exitCode                        bool
 	output                          *genericclioptions.PrintFlags
 }
 
@@ -45,7 +46,7 @@ func (p *plugin) nodesCommand() *cobra.Command {
 		fmt.Fprintf(&reasons, "  %-18s %s\n", r.Reason, r.Means)
 	}
 	cmd := &cobra.Command{
-		Use:   "nodes [NAME]",
+		Use:   "nodes [NAME...]",
 		Short: "Show every node's name, its endpoints, and why it has none",
 		Long:  fmt.Sprintf(nodesHelp, reasons.String()),
 		Example: `  # What answers on each node, and why nothing does
@@ -62,10 +63,15 @@ func (p *plugin) nodesCommand() *cobra.Command {
 	}
 	flags.addTo(cmd, p, func(ctx context.Context) error { return p.nodes(ctx, flags) })
 	flags.output.AddFlags(cmd)
-	cmd.Flag("output").Usage = "Output format. One of: (" + strings.Join(flags.output.AllowedFormats(), ", ") + ", wide)."
+	formats := append(flags.output.AllowedFormats(), "wide")
+	cmd.Flag("output").Usage = "Output format. One of: (" + strings.Join(formats, ", ") + ")."
+	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("output",
+		cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)))
 	cmd.Flag("show-managed-fields").Hidden = true // There are none.
 	cmd.Flags().BoolVar(&flags.problems, "problems", false, "Print only names with a problem.")
 	cmd.Flags().BoolVar(&flags.noHeaders, "no-headers", false, "Print the table without its headers.")
+	cmd.Flags().BoolVar(&flags.exitCode, "exit-code", false, "Exit with 1 if a LocalService is not Ready, or not all of "+
+		"its names answer.")
 	cmd.Flags().BoolVarP(&flags.watch, "watch", "w", false, "After printing the nodes, print those that change, until "+
 		"Ctrl-C.")
 	cmd.Flags().BoolVar(&flags.dns, "dns", false, "Ask the cluster's DNS server for every name, and show what it "+
@@ -77,8 +83,8 @@ func (p *plugin) nodesCommand() *cobra.Command {
 
 func (p *plugin) nodes(ctx context.Context, flags *nodesFlags) error {
 	switch {
-	case flags.dns && flags.watch:
-		return errors.New("a watch does not ask DNS: leave out either --dns or --watch")
+	case (flags.dns || flags.exitCode) && flags.watch:
+		return errors.New("a watch neither asks DNS nor ends by itself: leave out --watch, or --dns and --exit-code")
 	case !flags.dns && flags.dnsService != defaultDNSService:
 		return errors.New("--dns-service says whom to ask: set --dns, too")
 	}
@@ -97,24 +103,33 @@ func (p *plugin) nodes(ctx context.Context, flags *nodesFlags) error {
 		return err
 	}
 	p.warnOfNodes(o)
-	err = printer.printOnce(ctx, o.cluster, o.lists(ctx))
+	lists := o.lists(ctx)
+	err = printer.printOnce(ctx, o, lists)
 	if resources := words.Printable(o.controller.Unguarded); resources != "" && printer.table != nil {
 		fmt.Fprintf(p.ErrOut, "The guard does not protect %s: the controller's log says what to do.\n", resources)
+	}
+	if err == nil && flags.exitCode && slices.ContainsFunc(lists, func(list *diagnose.NodeList) bool {
+		return list.Summary.Problem != "" || list.Summary.Answering < list.Summary.Nodes
+	}) {
+		return errNotAnswering
 	}
 	return err
 }
 
+// errNotAnswering is the error of --exit-code, about which nothing more is printed.
+var errNotAnswering = errors.New("not all names answer")
+
 // printOnce prints lists, with the answers of DNS if they are asked for. If it cannot be asked, that is an error, and
 // the table has no column for it.
-func (p *nodesPrinter) printOnce(ctx context.Context, c *cluster, lists []*diagnose.NodeList) (err error) {
+func (p *nodesPrinter) printOnce(ctx context.Context, o *objects, lists []*diagnose.NodeList) (err error) {
 	if len(lists) == 0 && p.table != nil {
-		fmt.Fprintln(p.ErrOut, "There is no LocalService here.")
+		fmt.Fprintln(p.ErrOut, o.none(ctx))
 		return nil
 	}
 	var warning string
 	var notAsked error
 	if p.dns {
-		if warning, notAsked = c.askDNS(ctx, lists, p.nodesFlags); warning != "" {
+		if warning, notAsked = o.askDNS(ctx, lists, p.nodesFlags); warning != "" {
 			fmt.Fprintln(p.ErrOut, "warning: "+words.Printable(warning))
 		}
 	}

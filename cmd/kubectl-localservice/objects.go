@@ -46,16 +46,16 @@ const (
 // commands see it through snapshots.
 type objects struct {
 	*cluster
+	*choice
 
-	one           *v1alpha1.LocalService // as the command found it; nil for all
-	clusterDomain string
-	allNodes      bool // may be listed
-	withPods      bool
-	follows       bool // what changes
+	one      *v1alpha1.LocalService // as the command found it; nil for several
+	allNodes bool                   // may be listed
+	withPods bool
+	follows  bool // what changes
 
 	localServices, nodes, services, endpointSlices, pods *source
 
-	around *utilcache.Expiring // by namespace, name and selector
+	around *utilcache.Expiring // see keep
 	wake   chan struct{}
 
 	mu         sync.Mutex
@@ -76,9 +76,9 @@ type snapshot struct {
 	lists []*diagnose.NodeList
 }
 
-// newObjects makes the sources for one LocalService or, with nil, for all of the namespace.
-func (c *cluster) newObjects(one *v1alpha1.LocalService, clusterDomain string) *objects {
-	o := &objects{cluster: c, one: one, clusterDomain: clusterDomain, allNodes: true, withPods: true,
+// newObjects makes the sources for one LocalService or, with nil, for those of the namespace.
+func (c *cluster) newObjects(one *v1alpha1.LocalService, chosen *choice) *objects {
+	o := &objects{cluster: c, choice: chosen, one: one, allNodes: true, withPods: true,
 		wake: make(chan struct{}, 1), problems: map[string]string{}, around: utilcache.NewExpiring()}
 	only := ""
 	if one != nil {
@@ -201,9 +201,10 @@ func (o *objects) each(read func(*source) error) error {
 	return err
 }
 
-// lists returns the findings about all LocalServices, by namespace and name.
+// lists returns the findings about the chosen LocalServices, by namespace and name.
 func (o *objects) lists(ctx context.Context) (lists []*diagnose.NodeList) {
-	all := inNamespace[v1alpha1.LocalService](o.localServices, metav1.NamespaceAll)
+	all := slices.DeleteFunc(inNamespace[v1alpha1.LocalService](o.localServices, metav1.NamespaceAll),
+		func(ls *v1alpha1.LocalService) bool { return !o.has(ls) })
 	natural := diagnose.Natural()
 	slices.SortFunc(all, func(a, b *v1alpha1.LocalService) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), natural(a.Name, b.Name))
@@ -232,20 +233,30 @@ func (o *objects) input(namespace string) diagnose.Input {
 	}
 }
 
-// list returns the findings about a LocalService. If that has no pod, what is around it is at most 15 seconds old.
+// list returns the findings about a LocalService. What is around it is read if it may say more.
 func (o *objects) list(ctx context.Context, ls *v1alpha1.LocalService, in diagnose.Input) *diagnose.NodeList {
 	in.LocalService = ls
+	list := diagnose.Nodes(in)
+	if !list.AsksAround || !o.withPods {
+		return list
+	}
+	in.Around = keep(o, ls.Namespace, func() diagnose.Around { return o.lookAround(ctx, ls.Namespace) })
 	isSelected := func(p *corev1.Pod) bool { return plan.SelectsPod(ls, labels.Set(p.Labels)) }
-	if o.withPods && !slices.ContainsFunc(in.Pods, isSelected) {
-		key := cache.MetaObjectToName(ls).String() + " " + labels.FormatLabels(ls.Spec.Selector)
-		seen, found := o.around.Get(key)
-		if !found {
-			seen = o.lookAround(ctx, ls)
-			o.around.Set(key, seen, aroundLasts)
-		}
-		in.Around = seen.(diagnose.Around)
+	if !slices.ContainsFunc(in.Pods, isSelected) {
+		in.Around.Namespaces = keep(o, cache.MetaObjectToName(ls).String()+" "+labels.FormatLabels(ls.Spec.Selector),
+			func() []string { return o.elsewhere(ctx, ls) })
 	}
 	return diagnose.Nodes(in)
+}
+
+// keep returns what was read for a key, or reads it if that is 15 seconds old.
+func keep[T any](o *objects, key string, read func() T) T {
+	kept, found := o.around.Get(key)
+	if !found {
+		kept = read()
+		o.around.Set(key, kept, aroundLasts)
+	}
+	return kept.(T)
 }
 
 // inNamespace returns the objects in a namespace, or in all.
@@ -297,6 +308,9 @@ func (o *objects) snapshot(ctx context.Context, loaded bool) snapshot {
 	s := snapshot{Status: view.Status{Loaded: loaded}}
 	if loaded {
 		s.lists = o.lists(ctx)
+	}
+	if loaded && len(s.lists) == 0 {
+		s.Nothing = o.none(ctx)
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -39,23 +39,26 @@ func TestOutput(t *testing.T) {
 NODE   SERVICE   DNS-NAME                          ENDPOINTS   PODS     ADDRESSES           REASON
 n1     demo-n1   demo-n1.default.svc.example.org   2/2         a,b      10.0.0.1,10.0.0.2   
 n2     demo-n2   demo-n2.default.svc.example.org   0/1         c        <none>              exit code 1 (c: 5 restarts); ` + log + `
-n3     demo-n3   demo-n3.default.svc.example.org   0/0         <none>   <none>              no pod with app=demo here
+n3     demo-n3   demo-n3.default.svc.example.org   0/0         <none>   <none>              no matching pod here (app=demo)
 n4     demo-n4   demo-n4.default.svc.example.org   0/0         <none>   <none>              no Service; Services are being written
 n5     demo-n5   demo-n5.default.svc.example.org   0/0         <none>   <none>              ` + taken + "; " + act + `
 `})
-	newFixture(t).wantOutput(t, "n2: "+log+"\nn5: "+act+"\n"+summary, map[string]string{
+	namespace := func(name string) *corev1.Namespace {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	}
+	newFixture(t, namespace("default"), namespace("ops")).wantOutput(t, "n2: "+log+"\nn5: "+act+"\n"+summary, map[string]string{
 		"nodes demo": `
 NODE   SERVICE   ENDPOINTS   REASON
 n1     demo-n1   2/2         
 n2     demo-n2   0/1         exit code 1 (c: 5 restarts)
-n3     demo-n3   0/0         no pod with app=demo here
+n3     demo-n3   0/0         no matching pod here (app=demo)
 n4     demo-n4   0/0         no Service; Services are being written
 n5     demo-n5   0/0         the name is taken by a Service without an owner (demo-n5)
 `,
 		"nodes demo --problems": `
 NODE   SERVICE   ENDPOINTS   REASON
 n2     demo-n2   0/1         exit code 1 (c: 5 restarts)
-n3     demo-n3   0/0         no pod with app=demo here
+n3     demo-n3   0/0         no matching pod here (app=demo)
 n4     demo-n4   0/0         no Service; Services are being written
 n5     demo-n5   0/0         the name is taken by a Service without an owner (demo-n5)
 `,
@@ -67,13 +70,26 @@ service/demo-n3
 `,
 		"nodes demo -o jsonpath={range.items[?(@.endpoints.ready==0)]}{.node}:{.reason}/{end}": `
 n2:PodsNotReady/n3:NoPods/n4:ServiceMissing/n5:NameConflict/`,
-		"__complete nodes d":     "\ndemo\n:4\n",
-		"__complete nodes demo ": "\n:4\n",
-		"__complete url d":       "\ndemo\n:4\n",
-		"__complete url demo n":  "\n:4\n",
-		"__complete view d":      "\ndemo\n:4\n",
-		"__complete view demo ":  "\n:4\n",
+		"__complete nodes d":      "\ndemo\n:4\n",
+		"__complete nodes demo ":  "\n:4\n",
+		"__complete url d":        "\ndemo\n:4\n",
+		"__complete url demo n":   "\nn1\nn2\nn3\n:4\n",
+		"__complete url demo n1 ": "\n:4\n",
+		"__complete url nix n":    "\n:4\n",
+		"__complete nodes -n ":    "\ndefault\nops\n:4\n",
+		"__complete view d":       "\ndemo\n:4\n",
+		"__complete view demo ":   "\n:4\n",
 	})
+}
+
+// TestFormats: the Tab key offers the formats that a command has.
+func TestFormats(t *testing.T) {
+	for args, want := range map[string]bool{"nodes -o ": true, "create x -o ": false} {
+		_, stdout, _ := newFixture(t).run(t, strings.Split("__complete "+args, " ")...)
+		if !strings.Contains(stdout, "jsonpath\n") || strings.Contains(stdout, "wide\n") != want {
+			t.Errorf("%s: %s", args, stdout)
+		}
+	}
 }
 
 // TestGolden holds the fields of -o json and -o yaml: scripts read them, so none may change its name or meaning.
@@ -102,7 +118,8 @@ func TestRequests(t *testing.T) {
 		got[action.GetVerb()+" "+action.GetResource().Resource]++
 	}
 	want := map[string]int{"get localservices": 1, "list nodes": 1, "list services": 1, "list endpointslices": 1,
-		"list pods": 1, "list leases": 1}
+		"list leases": 1,
+		"list pods":   2, "list deployments": 1, "list statefulsets": 1, "list daemonsets": 1, "list events": 4}
 	if !maps.Equal(got, want) {
 		t.Errorf("requests: %v; want %v", got, want)
 	}
@@ -189,6 +206,7 @@ func TestURLOfSpelledNode(t *testing.T) {
 func TestMany(t *testing.T) {
 	f := newFixture(t)
 	headless := localService("demo-10", "None", v1alpha1.ServicePort{Port: 80, TargetPort: intstr.FromInt32(8080)})
+	headless.Labels = map[string]string{"team": "b"}
 	headless.Namespace, headless.Spec.NodeSelector = "ops", map[string]string{"zone": "EU.b"}
 	second := localService("demo-2", "")
 	second.Spec.NodeSelector = map[string]string{"zone": "none"}
@@ -200,7 +218,7 @@ func TestMany(t *testing.T) {
 NAMESPACE   LOCALSERVICE   NODE   NAME         ENDPOINTS   REASON
 default     demo           n1     demo-n1      2/2         
 default     demo           n2     demo-n2      0/1         exit code 1 (c: 5 restarts)
-default     demo           n3     demo-n3      0/0         no pod with app=demo here
+default     demo           n3     demo-n3      0/0         no matching pod here (app=demo)
 default     demo           n4     demo-n4      0/0         no Service; Services are being written
 default     demo           n5     demo-n5      0/0         the name is taken by a Service without an owner (demo-n5)
 ops         demo-10        n3     demo-10-n3   0/0         no Service; Services are being written
@@ -225,10 +243,47 @@ ops         demo-10        n3     demo-10-n3   0/0         no Service; Services 
 		"nodes -A --problems -o jsonpath={range.items[*]}{.items[*].node},{end}": "n2 n3 n4 n5,,n3,",
 		"nodes -n nothing -o jsonpath={.items}":                                  "[]",
 		"nodes -o name":                                                          "service/demo-n1\nservice/demo-n2\nservice/demo-n3\n",
+		"nodes demo-2 demo -o jsonpath={.items[*].localService}":                 "demo demo-2",
+		"nodes -A -l team=b -o jsonpath={.items[*].localService}":                "demo-10",
 	} {
 		f.want(t, want, "", strings.Split(args, " ")...)
 	}
-	f.want(t, "", "There is no LocalService here.\n", "nodes", "-n", "nothing")
+	f.want(t, "", "There is no LocalService in namespace nothing.\n", "nodes", "-n", "nothing")
+	f.want(t, "", "There is no LocalService with labels team=c in any namespace.\n", "nodes", "-A", "-l", "team=c")
+	f.wantError(t, "no LocalService default/nix", "nodes", "demo", "nix")
+}
+
+// TestOrphans: Services that a deleted LocalService has left are mentioned where it is missed.
+func TestOrphans(t *testing.T) {
+	orphan, foreign := service("cache-n1", "n1"), service("cache-n2", "n2")
+	orphan.OwnerReferences, orphan.Namespace = nil, "ops"
+	foreign.OwnerReferences, foreign.Namespace, foreign.Annotations = nil, "plain", nil
+	f := newFixture(t, orphan, foreign)
+	const left = "Services of a deleted LocalService ops/cache are left (--cascade=orphan), and will not lead to new pods. " +
+		"Create it again, or delete them: kubectl delete services -n ops -l owner=cache\n"
+	f.want(t, "", "There is no LocalService in namespace ops. "+left, "nodes", "-n", "ops")
+	f.want(t, "", "There is no LocalService in namespace plain.\n", "nodes", "-n", "plain")
+	f.wantError(t, "no LocalService ops/cache: … chooses another one. "+left, "nodes", "-n", "ops", "cache")
+	if _, _, stderr := f.run(t, "nodes", "-n", "ops", "other"); strings.Contains(stderr, "deleted") {
+		t.Error(stderr)
+	}
+}
+
+// TestExitCode: scripts learn by --exit-code whether all names answer.
+func TestExitCode(t *testing.T) {
+	f := newFixture(t)
+	ready := localService("ready", "", demoPorts...)
+	ready.Spec.NodeSelector, ready.Status.Conditions = map[string]string{"zone": zones[2]}, nil
+	if err := errors.Join(f.localServices.Tracker().Add(ready), f.kube.Tracker().Add(service("ready-n3", "n3")),
+		f.kube.Tracker().Add(slice("ready-n3", endpoint("a", "10.0.0.1", true), endpoint("b", "10.0.0.2", true)))); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]int{"nodes demo": 0, "nodes ready --exit-code": 0, "nodes demo --exit-code": 1,
+		"nodes --exit-code -o name": 1} {
+		if code, stdout, stderr := f.run(t, strings.Split(args, " ")...); code != want || strings.Contains(stderr, "error") {
+			t.Errorf("%s: exit code %d, %s%s", args, code, stdout, stderr)
+		}
+	}
 }
 
 // TestNoProblems: --problems says so if there are none.
@@ -306,12 +361,14 @@ func TestErrors(t *testing.T) {
 	}{
 		{args: "nodes --dns-service a/b demo", want: "set --dns, too"},
 		{args: "url", want: "received 0\nUsage: kubectl localservice url NAME NODE…See 'kubectl"},
-		{args: "nodes demo demo", want: "at most 1 arg…Usage: kubectl localservice nodes [NAME]"},
-		{args: "nodes demo -A", want: "leave out either the name or -A"},
+		{args: "nodes demo -A", want: "leave out either the name, or -A and -l"},
+		{args: "nodes demo -l a=b", want: "leave out either the name, or -A and -l"},
+		{args: "nodes -l a==b=", want: "a==b="},
+		{args: "nodes -w --exit-code", want: "leave out --watch"},
 		{args: "url demo", want: "received 1\nUsage: kubectl localservice url NAME NODE"},
 		{args: "nodes demo --frob", want: "unknown flag: --frob…See 'kubectl localservice nodes -h'"},
 		{args: "frob", want: `unknown command "frob" for "kubectl localservice"`},
-		{args: "nodes demo -o xml", want: `output format "xml", allowed formats are: …,json,…,yaml`},
+		{args: "nodes demo -o xml", want: `output format "xml", allowed formats are: …,json,…,wide,yaml`},
 		{args: "nodes nix -n other", want: "no LocalService other/nix: …`kubectl get localservices -n other`"},
 		{args: "url demo n7", want: "no name for node n7: see `kubectl localservice nodes demo -n default`"},
 		{args: "url demo n5", want: "no name for node n5: the name is taken by a Service without an owner…" +

@@ -2,13 +2,17 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/utils/ptr"
 
@@ -17,12 +21,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-const (
-	// rowsInLine is how many rows a line below the table names before it only counts.
-	rowsInLine = 3
-	// reasonLength is how many bytes of a text are in the column REASON. A longer one is below the table, once.
-	reasonLength = 90
-)
+// rowsInLine is how many rows a line below the table names before it only counts.
+const rowsInLine = 3
 
 // nodesPrinter prints lists of nodes in the format that the user asks for: whole ones, and then what changes in them.
 type nodesPrinter struct {
@@ -30,12 +30,13 @@ type nodesPrinter struct {
 	*nodesFlags
 
 	format string
-	// table aligns columns, and header is the one that was last printed. For other formats there is a printer.
-	table interface {
+	// reasonLength is how many bytes of a text are in the column REASON of a terminal. A longer one is below the table,
+	// once.
+	reasonLength int
+	table        interface { // aligns columns; nil for formats other than tables
 		io.Writer
 		Flush() error
 	}
-	header  string
 	printer printers.ResourcePrinter
 	// before has the lists that were last printed, by LocalService, and last what was last printed about them as a
 	// whole, by kind: it is not repeated.
@@ -45,12 +46,20 @@ type nodesPrinter struct {
 
 func (p *plugin) newNodesPrinter(flags *nodesFlags) (printer *nodesPrinter, err error) {
 	printer = &nodesPrinter{plugin: p, nodesFlags: flags, format: *flags.output.OutputFormat,
-		before: map[string]*diagnose.NodeList{}, last: map[string]string{}}
+		before: map[string]*diagnose.NodeList{}, last: map[string]string{}, reasonLength: math.MaxInt}
+	if printers.IsTerminal(p.Out) {
+		printer.reasonLength = 90
+	}
 	if printer.format == "" || printer.format == "wide" {
 		printer.table = printers.GetNewTabWriter(p.Out) // In a watch, later lines are as wide as earlier ones.
+		printer.printer = printers.NewTablePrinter(printers.PrintOptions{NoHeaders: flags.noHeaders})
 		return printer, nil
 	}
 	printer.printer, err = flags.output.ToPrinter()
+	if unknown, is := errors.AsType[genericclioptions.NoCompatiblePrinterError](err); is {
+		unknown.AllowedFormats = append(unknown.AllowedFormats, "wide")
+		err = unknown
+	}
 	return printer, err
 }
 
@@ -128,15 +137,11 @@ func (p *nodesPrinter) printMessages(lists []*diagnose.NodeList) {
 	printed := map[string]bool{}
 	for _, list := range lists {
 		// A watch may see it in the middle of its work: that is worth a line if it is so in the next snapshot, too.
-		if before := p.before[list.Key()]; before != nil && before.Controller != list.Controller {
-			continue
-		}
-		if !printed[list.Controller] {
+		if before := p.before[list.Key()]; (before == nil || before.Controller == list.Controller) &&
+			!printed[list.Controller] {
 			printed[list.Controller] = true
 			p.printLine("controller", list, list.Controller)
 		}
-	}
-	for _, list := range lists {
 		for i, message := range strings.Split(list.Message, "\n") {
 			if p.name == "" && message != "" {
 				message = list.Key() + ": " + message
@@ -146,6 +151,7 @@ func (p *nodesPrinter) printMessages(lists []*diagnose.NodeList) {
 	}
 }
 
+// printTable prints the table, and the lines that belong below it.
 func (p *nodesPrinter) printTable(lists []*diagnose.NodeList) error {
 	var rows []row
 	for _, list := range lists {
@@ -158,8 +164,13 @@ func (p *nodesPrinter) printTable(lists []*diagnose.NodeList) error {
 		}
 	}
 	if len(rows) > 0 {
-		if err := p.printRows(rows); err != nil {
+		if err := errors.Join(p.printer.PrintObj(p.tableOf(rows), p.table), p.table.Flush()); err != nil {
 			return err
+		}
+	}
+	if p.format != "wide" { // There, it is in the line.
+		for _, line := range below(rows, p.reasonLength) {
+			fmt.Fprintln(p.ErrOut, words.Printable(line))
 		}
 	}
 	for _, list := range lists {
@@ -171,27 +182,6 @@ func (p *nodesPrinter) printTable(lists []*diagnose.NodeList) error {
 		if p.name != "" || s.Problem != "" { // The columns of kubectl get localservices
 			p.printLine("summary", list, fmt.Sprintf("LocalService %s: nodes %d, answering %d/%d, status %s",
 				list.Key(), s.Nodes, s.Answering, s.Nodes, status))
-		}
-	}
-	return nil
-}
-
-// printRows prints the table, and the lines that belong below it.
-func (p *nodesPrinter) printRows(rows []row) error {
-	lines := p.linesOf(rows)
-	if !p.noHeaders && lines[0] != p.header {
-		p.header = lines[0]
-		fmt.Fprintln(p.table, p.header)
-	}
-	for _, line := range lines[1:] {
-		fmt.Fprintln(p.table, line)
-	}
-	if err := p.table.Flush(); err != nil {
-		return err
-	}
-	if p.format != "wide" { // There, it is in the line.
-		for _, line := range below(rows) {
-			fmt.Fprintln(p.ErrOut, words.Printable(line))
 		}
 	}
 	return nil
@@ -209,7 +199,7 @@ type row struct {
 type problem struct{ cause, prefix string }
 
 // below returns the lines below the table: what is not in it about each problem, once for all its rows.
-func below(rows []row) (lines []string) {
+func below(rows []row, reasonLength int) (lines []string) {
 	texts, nodes := map[problem]string{}, map[problem][]string{}
 	var order []problem
 	for _, r := range rows {
@@ -233,16 +223,16 @@ func below(rows []row) (lines []string) {
 	return lines
 }
 
-// linesOf returns the header and the lines of the table, in which tabs separate the columns.
-func (p *nodesPrinter) linesOf(rows []row) []string {
-	lines := make([]string, len(rows)+1)
+// tableOf returns the table that shows rows.
+func (p *nodesPrinter) tableOf(rows []row) *metav1.Table {
+	table, none := &metav1.Table{Rows: make([]metav1.TableRow, len(rows))}, "<none>"
 	add := func(isShown bool, header string, cell func(row) string) {
 		if !isShown {
 			return
 		}
-		lines[0] += header + "\t"
+		table.ColumnDefinitions = append(table.ColumnDefinitions, metav1.TableColumnDefinition{Name: header})
 		for i, r := range rows {
-			lines[i+1] += words.Printable(cmp.Or(cell(r), "<none>")) + "\t"
+			table.Rows[i].Cells = append(table.Rows[i].Cells, words.Printable(cmp.Or(cell(r), none)))
 		}
 	}
 	isWide, name := p.format == "wide", "NAME"
@@ -265,13 +255,8 @@ func (p *nodesPrinter) linesOf(rows []row) []string {
 		return strings.Join(pods, ",")
 	})
 	add(isWide, "ADDRESSES", func(r row) string { return strings.Join(r.Addresses, ",") })
-	lines[0] += "REASON"
-	for i, r := range rows {
-		reason := r.WithDNS(words.Cut(r.CauseAbout(), reasonLength))
-		if isWide {
-			reason = r.Problems()
-		}
-		lines[i+1] += words.Printable(reason)
-	}
-	return lines
+	none = "" // All is well.
+	add(isWide, "REASON", func(r row) string { return r.Problems() })
+	add(!isWide, "REASON", func(r row) string { return r.WithDNS(words.Cut(r.CauseAbout(), p.reasonLength)) })
+	return table
 }

@@ -24,14 +24,14 @@ func TestBelow(t *testing.T) {
 		{"", "n1", "exit code 1", "see the log of a"}, {"", "n2", "no pod", ""}, {"", "n3", "exit code 1", "see the log of b"},
 		{"", "n4", "exit code 2", "see the log of c"}, {"", "n5", "exit code 1", ""}, {"", "n6", "exit code 1", "x"},
 		{"", "n7", "exit code 1", "x"}, {"a on ", "n1", "taken", "do it in a"}, {"b on ", "n1", "taken", "do it in b"},
-		{"b on ", "n2", "taken", "do it in b"}, {"", "n8", strings.Repeat("x", reasonLength+1), ""},
+		{"b on ", "n2", "taken", "do it in b"}, {"", "n8", strings.Repeat("x", 91), ""},
 	} {
 		rows = append(rows, row{prefix: r.prefix, Node: &diagnose.Node{Node: r.node,
 			Finding: diagnose.Finding{Cause: r.cause, Act: r.act, Message: "all of it"}}})
 	}
 	want := []string{"n1, n3, n6 and 1 more: see the log of a", "n4: see the log of c", "a on n1: do it in a",
 		"b on n1, n2: do it in b", "n8: all of it"}
-	if got := below(rows); !slices.Equal(got, want) {
+	if got := below(rows, 90); !slices.Equal(got, want) {
 		t.Errorf("below the table: %q; want %q", got, want)
 	}
 }

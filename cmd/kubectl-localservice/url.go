@@ -47,7 +47,7 @@ the node's own with the node port. Whether a firewall lets them through cannot b
   # From outside the cluster
   curl $(kubectl localservice url demo k8s02 --external)`,
 		Args:              cobra.ExactArgs(2),
-		ValidArgsFunction: p.completeName,
+		ValidArgsFunction: p.complete(nameAndNode),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.url(cmd.Context(), argName(args[0]), argName(args[1]), port, external)
 		},
@@ -71,7 +71,7 @@ func (p *plugin) url(ctx context.Context, name, node, nameOrNumber string, exter
 	if err != nil {
 		return err
 	}
-	o := c.newObjects(ls, "")
+	o := c.newObjects(ls, &choice{})
 	o.withPods = false
 	if err := o.read(ctx); err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/view"
+	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -102,28 +103,25 @@ func (o *objects) details(ctx context.Context, column, row string) *view.Details
 	return d
 }
 
-// events reads the events of the LocalService, and of the first pods of a cell, those not ready first.
-func (c *cluster) events(ctx context.Context, ls *v1alpha1.LocalService, n *diagnose.Node) ([]corev1.Event, error) {
-	objects := []corev1.ObjectReference{{Kind: v1alpha1.Kind, Namespace: ls.Namespace, Name: ls.Name}}
+// events reads the events of the LocalService, of its Services, and of the first pods of a cell, those not ready first.
+func (c *cluster) events(ctx context.Context, ls *v1alpha1.LocalService, n *diagnose.Node) (all []corev1.Event, _ error) {
+	objects := []corev1.ObjectReference{{Kind: v1alpha1.Kind, Name: ls.Name},
+		{Kind: "Service", Name: cmp.Or(n.Service, ls.Name)},
+		{Kind: "Service", Name: plan.ServiceName(ls.Name, plan.Source, "")}}
 	for _, ready := range []bool{false, true} {
 		for _, pod := range n.Pods {
-			if pod.Ready == ready && len(objects) <= podsWithEvents {
-				objects = append(objects, corev1.ObjectReference{Kind: "Pod", Namespace: ls.Namespace, Name: pod.Name})
+			if pod.Ready == ready && len(objects) < podsWithEvents+3 {
+				objects = append(objects, corev1.ObjectReference{Kind: "Pod", Name: pod.Name})
 			}
 		}
 	}
-	lists := make([][]corev1.Event, len(objects))
-	reading, ctx := errgroup.WithContext(ctx)
-	for i, object := range objects {
-		reading.Go(func() error {
-			list, err := c.kube.CoreV1().Events(ls.Namespace).SearchWithContext(ctx, scheme.Scheme, &object)
-			if err != nil {
-				return fmt.Errorf("list the events of %s %s/%s: %w", object.Kind, ls.Namespace, object.Name, err)
-			}
-			lists[i] = list.Items
-			return nil
-		})
+	for _, object := range objects {
+		object.Namespace = ls.Namespace
+		list, err := c.kube.CoreV1().Events(ls.Namespace).SearchWithContext(ctx, scheme.Scheme, &object)
+		if err != nil {
+			return all, fmt.Errorf("list the events of %s %s/%s: %w", object.Kind, ls.Namespace, object.Name, err)
+		}
+		all = append(all, list.Items...)
 	}
-	err := reading.Wait()
-	return slices.Concat(lists...), err
+	return all, nil
 }

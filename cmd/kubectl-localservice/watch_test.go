@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -24,10 +25,13 @@ import (
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
 )
 
+// all chooses every LocalService of the namespace.
+func all() *choice { return &choice{clusterDomain: "cluster.local", labels: labels.Everything()} }
+
 // startWatch watches the cluster of a fixture until the test ends.
 func startWatch(t *testing.T, f *fixture) (*objects, <-chan snapshot) {
 	t.Helper()
-	o := f.cluster("default").newObjects(nil, "cluster.local")
+	o := f.cluster("default").newObjects(nil, all())
 	if err := o.check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +75,7 @@ func TestFollow(t *testing.T) {
 			}
 			_, reported := startWatch(t, f)
 			first := until(t, reported, func(s snapshot) bool { return s.Loaded })
-			read := f.cluster("default").newObjects(nil, "cluster.local")
+			read := f.cluster("default").newObjects(nil, all())
 			if err := read.read(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -88,7 +92,10 @@ func TestFollow(t *testing.T) {
 			if err := ls.Delete(t.Context(), "demo", metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			until(t, reported, func(s snapshot) bool { return len(s.lists) == 0 })
+			s := until(t, reported, func(s snapshot) bool { return len(s.lists) == 0 })
+			if want := "There is no LocalService in namespace default."; s.Nothing != want || first.Nothing != "" {
+				t.Errorf("%q and then %q; want %q", first.Nothing, s.Nothing, want)
+			}
 		})
 	}
 }
@@ -146,7 +153,7 @@ func TestChangesPrinted(t *testing.T) {
 	list := func(change func(*diagnose.Input)) []*diagnose.NodeList {
 		c := f.cluster("default")
 		ls, err := c.localService(t.Context(), "demo")
-		o := c.newObjects(ls, "d")
+		o := c.newObjects(ls, &choice{clusterDomain: "d"})
 		if err := errors.Join(err, o.read(t.Context())); err != nil {
 			t.Fatal(err)
 		}
@@ -164,7 +171,7 @@ func TestChangesPrinted(t *testing.T) {
 NODE   SERVICE   ENDPOINTS   REASON
 n1     demo-n1   2/2         
 n2     demo-n2   0/1         exit code 1 (c: 5 restarts)
-n3     demo-n3   0/0         no pod with app=demo here
+n3     demo-n3   0/0         no matching pod here (app=demo)
 n4     demo-n4   0/0         no Service; Services are being written
 n5     demo-n5   0/0         the name is taken by a Service without an owner (demo-n5)
 n5     demo-n5   0/0         no Service; Services are being written

@@ -23,7 +23,7 @@ type EndpointSlice struct {
 	plan.Identity
 	Service      string                // name of the Service
 	localService unique.Handle[string] // from the label that the slice has from its Service
-	Ready        bool                  // at least one endpoint is ready
+	Ready        bool                  // at least one endpoint is ready, as its pod is
 	ports        unique.Handle[string] // see plan.PortsOf
 }
 
@@ -33,7 +33,7 @@ func trimEndpointSlice(full *discoveryv1.EndpointSlice) (*EndpointSlice, error) 
 		Service:      full.Labels[discoveryv1.LabelServiceName],
 		localService: unique.Make(full.Labels[v1alpha1.OwnerLabelKey]),
 		Ready: slices.ContainsFunc(full.Endpoints, func(e discoveryv1.Endpoint) bool {
-			return plan.IsReady(&e)
+			return plan.Answers(&e)
 		}),
 		ports: plan.PortsOf(full),
 	}, nil

@@ -39,7 +39,8 @@ func showSlice(t *testing.T, c *Caches, full *discoveryv1.EndpointSlice) {
 	}
 }
 
-// TestTrimEndpointSlice: an EndpointSlice is ready if one of its endpoints is. Endpoints that do not say are ready.
+// TestTrimEndpointSlice: an EndpointSlice is ready if one of its endpoints is. Endpoints that do not say are ready. With
+// publishNotReadyAddresses all are, and only the other condition says whether the pod is.
 func TestTrimEndpointSlice(t *testing.T) {
 	for name, c := range map[string]struct {
 		ready []*bool
@@ -53,6 +54,13 @@ func TestTrimEndpointSlice(t *testing.T) {
 		got, err := trimEndpointSlice(sliceOf("demo", "demo-a", "demo-a-x", c.ready...))
 		if err != nil || got.Ready != c.want || got.Service != "demo-a" || got.LocalService().Name != "demo" {
 			t.Errorf("%s: %+v, %v, want ready: %v", name, got, err, c.want)
+		}
+	}
+	published := sliceOf("demo", "demo-a", "demo-a-x", new(true))
+	for _, serving := range []bool{false, true} {
+		published.Endpoints[0].Conditions.Serving = &serving
+		if got, err := trimEndpointSlice(published); err != nil || got.Ready != serving {
+			t.Errorf("serving: %v, got %+v, %v", serving, got, err)
 		}
 	}
 }

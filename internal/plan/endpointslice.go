@@ -32,7 +32,7 @@ type EndpointSlice struct {
 	endpoints    []endpointSum              // of the Source
 	labels       unique.Handle[LabelString] // of a copy; others are not read
 	applied      unique.Handle[string]      // the record of labels from spec.serviceMetadata, of a copy
-	hostnames    []unique.Handle[string]    // those with a ready endpoint, of a copy
+	hostnames    []unique.Handle[string]    // those with a ready pod, of a copy
 }
 
 // SliceFromAPI keeps what is read of an EndpointSlice. The caller must not change that afterwards.
@@ -61,7 +61,7 @@ func SliceFromAPI(full *discoveryv1.EndpointSlice) *EndpointSlice {
 	for i := range full.Endpoints {
 		e := &full.Endpoints[i]
 		hostname := unique.Make(ptr.Deref(e.Hostname, ""))
-		if e.Hostname != nil && IsReady(e) && !slices.Contains(s.hostnames, hostname) {
+		if e.Hostname != nil && Answers(e) && !slices.Contains(s.hostnames, hostname) {
 			s.hostnames = append(s.hostnames, hostname)
 		}
 	}
@@ -121,5 +121,10 @@ func addHostname(sum, endpoint uint64, hostname string) uint64 {
 	return maphash.Comparable(seed, [3]uint64{sum, endpoint, maphash.String(seed, hostname)})
 }
 
-// IsReady reports whether an endpoint is ready. The API treats unknown as ready.
+// IsReady reports whether an endpoint is ready: clients are led to it. The API treats unknown as ready.
 func IsReady(endpoint *discoveryv1.Endpoint) bool { return ptr.Deref(endpoint.Conditions.Ready, true) }
+
+// Answers reports whether an endpoint is ready because its pod is. With publishNotReadyAddresses, all endpoints are.
+func Answers(endpoint *discoveryv1.Endpoint) bool {
+	return IsReady(endpoint) && ptr.Deref(endpoint.Conditions.Serving, true)
+}

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -54,15 +55,15 @@ func (n PortNumbers) Add(name string, number int32) {
 	n[name] = number
 }
 
-// UnknownPorts returns the names in targetPort that no ready pod of a headless LocalService has: its names resolve
-// all the same, but no process listens. named is nil if no targetPort is a name.
+// UnknownPorts returns the names in targetPort, each with its protocol, that no ready pod of a headless LocalService
+// has: its names resolve all the same, but no process listens. named is nil if no targetPort is a name.
 func UnknownPorts(ls *v1alpha1.LocalService, named PortNumbers) (names []string) {
 	if HasClusterIPs(ls) || named == nil {
 		return nil
 	}
 	for _, port := range ls.Spec.Ports {
-		name := port.TargetPort.StrVal
-		if _, isKnown := named[port.Name]; !isKnown && name != "" && !slices.Contains(names, name) {
+		name := fmt.Sprintf("%s (%s)", port.TargetPort.StrVal, cmp.Or(port.Protocol, corev1.ProtocolTCP))
+		if _, isKnown := named[port.Name]; !isKnown && port.TargetPort.StrVal != "" && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}

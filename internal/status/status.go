@@ -169,6 +169,9 @@ func (r *report) ready(ls *v1alpha1.LocalService) metav1.Condition {
 // for that. Ready is True all the same, because the controller is not responsible for the pods.
 func (r *report) answering(ls *v1alpha1.LocalService, noun string) string {
 	saysWhy := fmt.Sprintf("kubectl localservice nodes -n %s %s says why", ls.Namespace, ls.Name)
+	if ls.Spec.PublishNotReadyAddresses {
+		saysWhy += "; pods that are not ready are published all the same (publishNotReadyAddresses)"
+	}
 	switch pods := labels.FormatLabels(ls.Spec.Selector); {
 	case r.Ready >= r.Nodes:
 		return ""

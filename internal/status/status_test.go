@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -224,10 +225,24 @@ func TestStatusNamesPorts(t *testing.T) {
 			t.Errorf("the message of Ready is %q, want %q", got, want)
 		}
 	}
+	ls.Spec.Ports[0].Protocol = corev1.ProtocolUDP
 	status := Of(ls, &plan.Plan{Nodes: 3, InPlace: 3, Ready: 3, PortNumbers: plan.PortNumbers{}}, &plan.Outcome{})
 	if got := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady).Message; !strings.HasPrefix(got,
-		"every selected node has its Service; no container has a port named web, which targetPort names: ") {
+		"every selected node has its Service; no container has a port named web (UDP), which targetPort names: ") {
 		t.Errorf("the message of Ready is %q", got)
+	}
+}
+
+// TestStatusPublishNotReady: the message says that names which do not answer lead to pods.
+func TestStatusPublishNotReady(t *testing.T) {
+	ls := with(v1alpha1.LocalServiceStatus{}, 1)
+	ls.Spec.PublishNotReadyAddresses = true
+	for ready, want := range map[int]bool{0: true, 2: true, 3: false} {
+		status := Of(ls, &plan.Plan{Nodes: 3, InPlace: 3, Ready: ready}, &plan.Outcome{})
+		got := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady).Message
+		if strings.HasSuffix(got, "pods that are not ready are published all the same (publishNotReadyAddresses)") != want {
+			t.Errorf("%d ready: %q", ready, got)
+		}
 	}
 }
 

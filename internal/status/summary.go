@@ -212,6 +212,20 @@ func Renamed(ls *v1alpha1.LocalService, p *plan.Plan) string {
 	return ""
 }
 
+// Gone returns a suffix for the event about deleted Services that names the nodes that no longer exist; "" if all do.
+func Gone(p *plan.Plan, exists func(node string) bool) string {
+	var gone []string
+	for _, change := range p.Changes[plan.Delete] {
+		if change.Node != "" && !exists(change.Node) {
+			gone = append(gone, change.Node)
+		}
+	}
+	if len(gone) == 0 {
+		return ""
+	}
+	return "; nodes that are gone: " + words.List(gone, namesInEvent)
+}
+
 // SummarizeMade lists the Services that were written, "" for none:
 // "created 1: demo-a; deleted 4: demo-b, demo-c, demo-d and 1 more".
 func SummarizeMade(names map[plan.Action][]string) string {

@@ -116,6 +116,17 @@ func TestSummarize(t *testing.T) {
 	}
 }
 
+// TestGone: of deleted Services, the nodes that no longer exist are named, not those that are only not selected.
+func TestGone(t *testing.T) {
+	p := &plan.Plan{Changes: byAction(plan.Change{Action: plan.Delete, Node: "a"}, plan.Change{Action: plan.Delete,
+		Node: "b"}, plan.Change{Action: plan.Delete}, plan.Change{Action: plan.Update, Node: "c"})}
+	for exists, want := range map[string]string{"ab": "", "b": "; nodes that are gone: a", "": "; nodes that are gone: a, b"} {
+		if got := Gone(p, func(node string) bool { return strings.Contains(exists, node) }); got != want {
+			t.Errorf("%q exist: %q", exists, got)
+		}
+	}
+}
+
 func TestSummarizeMade(t *testing.T) {
 	if got := SummarizeMade(map[plan.Action][]string{plan.Delete: {"d", "c", "b", "a", "e"},
 		plan.Create: {"z", "y", "x"}, plan.Adopt: nil}); got != "created 3: x, y, z; deleted 5: a, b, c and 2 more" {

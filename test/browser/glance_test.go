@@ -29,7 +29,7 @@ func troubled(nodes int) *view.Matrix {
 			n.Act = "correct it"
 		case c == 3:
 			n.Endpoints = diagnose.Endpoints{}
-			n.Finding = found(diagnose.Empty, diagnose.NoPods, "no pod with app=x here", "")
+			n.Finding = found(diagnose.Empty, diagnose.NoPods, "no matching pod here", "app=x")
 		}
 	}))
 	zones := &diagnose.NodeList{Namespace: "default", LocalService: longName, GroupBy: "topology.kubernetes.io/zone",
@@ -54,7 +54,12 @@ func troubled(nodes int) *view.Matrix {
 
 const (
 	causes = `[...document.querySelectorAll("#causes button")].map((e) =>
-		[...e.children].slice(1).map((c) => c.textContent).join("|")).join("\n")`
+		[...e.querySelectorAll("b, span span")].map((c) => c.textContent).join("|")).join("\n")`
+	// disagreeing are the states of which the counter and the lines do not say the same.
+	disagreeing = `["Degraded", "Down", "Empty"].filter((state) =>
+		[...document.querySelectorAll("#causes button[data-state=" + state + "] b")]
+			.reduce((sum, e) => sum + (/ names?$/.test(e.innerText) ? parseInt(e.innerText.replace(",", "")) : NaN), 0) !==
+		parseInt(document.querySelector("#states [value=" + state + "] b").innerText.replace(",", ""))).join()`
 	rowNames = `[...document.querySelectorAll(".row")].sort((a, b) => a.ariaRowIndex - b.ariaRowIndex)` +
 		`.slice(0, 7).map((e) => e.firstChild.textContent).join()`
 	search = `location.search`
@@ -69,13 +74,15 @@ func TestProblemsFirst(t *testing.T) {
 	t.Parallel()
 	page := browser.Open(t, serve(t, troubled(100)).URL(), 1280, 800)
 	browser.Eventually(page, count, "100 nodes · 3 groups · 5 LocalServices")
-	browser.Eventually(page, causes, "1 LocalService|NameTaken|"+longName+"|the name is taken\n"+
-		"11 names|exit code 1|log-agent (10), image-cache|n0004, n0009, n0019 and 8 more\n"+
-		"1 name|cannot pull image b:2|image-cache|n0007|correct it\n"+
-		"100 names|no pod with app=x here|gpu-metrics (100)|n0000, n0001, n0002 and 97 more")
-	browser.Eventually(page, rowNames, "zoneeu-west-1a,zoneeu-west-1b,zoneeu-west-1c,n0004,n0009,n0019,n0029")
+	browser.Eventually(page, causes, "1 LocalService|NameTaken|the name is taken|"+longName+"\n"+
+		"10 names|exit code 1|log-agent (10)|n0009, n0019, n0029 and 7 more\n"+
+		"1 name|exit code 1|image-cache|n0004\n"+
+		"1 name|cannot pull image b:2|correct it|image-cache|n0007\n"+
+		"100 names|no matching pod here|gpu-metrics (100)|n0000, n0001, n0002 and 97 more")
+	browser.Eventually(page, disagreeing, "")
+	browser.Eventually(page, rowNames, longName+"3/3 NameTaken,n0004,n0009,n0019,n0029,n0039,n0049")
 	page.Do(chromedp.Click(`#causes li:nth-child(2) button`))
-	browser.Eventually(page, count, "11 of 100 nodes · 0 of 3 groups · 2 of 5 LocalServices")
+	browser.Eventually(page, count, "10 of 100 nodes · 0 of 3 groups · 1 of 5 LocalServices")
 	page.Do(chromedp.Click(`#causes li:nth-child(2) button`))
 	browser.Eventually(page, count, "100 nodes · 3 groups · 5 LocalServices")
 	page.Do(chromedp.Click(`#causes li:nth-child(1) button`))
@@ -102,7 +109,7 @@ func TestOneLineForACause(t *testing.T) {
 	taken.Status, taken.Problem, taken.Reported = "NameTaken", "one is taken", true
 	server := serve(t, m)
 	page := browser.Open(t, server.URL(), 1280, 800)
-	const first = "1 name|the name is taken|app-00|n0000|delete it"
+	const first = "1 name|the name is taken|delete it|app-00|n0000"
 	lines := `document.querySelectorAll("#causes li").length`
 	firstLine := causes + `.split("\n")[0]`
 	last := `[...document.querySelectorAll("#causes button")].at(-1).innerText`
@@ -127,33 +134,42 @@ func TestOneLineForACause(t *testing.T) {
 	browser.Eventually(page, firstLine, "1 name|Cause1|app-01|n0001")
 }
 
-// TestNotices: what concerns a LocalService as a whole has a line, also while nothing is wrong with its names or none
-// of them has a pod. With all namespaces, names have theirs.
+// TestNotices: what concerns a LocalService as a whole has a line, also while nothing is wrong with its names. What
+// explains why names are Empty has one line with them, for all LocalServices. The counters say the same as the lines.
+// With all namespaces, names have theirs.
 func TestNotices(t *testing.T) {
 	t.Parallel()
-	m := loaded(columns(4, 3, func(c, i int, n *diagnose.Node) {
-		if c == 1 {
+	m := loaded(columns(7, 3, func(c, i int, n *diagnose.Node) {
+		if c == 1 || c > 3 && i > 0 {
 			n.Endpoints = diagnose.Endpoints{}
-			n.Finding = found(diagnose.Empty, diagnose.NoPods, "no pod with app=x here", "")
+			n.Finding = found(diagnose.Empty, diagnose.NoPods, "no matching pod here", "app=x")
 		}
 		if c == 3 && i == 0 {
 			notReady(n)
 		}
 	}))
 	m.Controller = "The controller does not seem to run"
-	const port = "Clients connect to port 8080"
-	for i, text := range []string{m.Controller + "\n" + port, "No pod has the labels app=x", m.Controller, ""} {
-		m.Columns[fmt.Sprintf("default/app-%02d", i)].Message = text
+	stopped := diagnose.Notice{Message: m.Controller}
+	port := diagnose.Notice{Cause: "Other ports", Message: "Clients connect to port 8080"}
+	noPods := func(app string) diagnose.Notice {
+		return diagnose.Notice{Reason: diagnose.NoPods, Cause: "No pods", Message: "No pod has the labels " + app}
+	}
+	for i, notices := range [][]diagnose.Notice{{port, stopped}, {noPods("app=x")}, {stopped}, {}, {noPods("app=y")}} {
+		m.Columns[fmt.Sprintf("default/app-%02d", i)].Notices = notices
 	}
 	page := browser.Open(t, serveNamespace(t, "", m).URL(), 1280, 800)
 	browser.Eventually(page, causes, "1 name|exit code 1|default/app-03|n0000\n"+
-		"1 LocalService|default/app-00|Clients connect to port 8080\n"+
-		"1 LocalService|default/app-01|No pod has the labels app=x")
+		"1 LocalService|Clients connect to port 8080|default/app-00\n"+
+		"5 names|No pods|default/app-01: No pod has the labels app=x|default/app-01 (3), default/app-04 (2)|n0000, n0001, n0002\n"+
+		"4 names|no matching pod here|default/app-05 (2), default/app-06 (2)|n0001, n0002")
+	browser.Eventually(page, disagreeing, "")
 	browser.Eventually(page, `document.querySelector("#problems").innerText`, m.Controller)
 	page.Do(chromedp.Click(`#causes li:nth-child(2) button`))
-	browser.Eventually(page, message, m.Controller+"|"+port)
+	browser.Eventually(page, message, port.Message+"|"+m.Controller)
 	page.Do(chromedp.Click(`.cell[aria-label^="default/app-00"]`))
-	browser.Eventually(page, message, "1 of 1 endpoint ready|"+m.Controller+"|"+port)
+	browser.Eventually(page, message, "1 of 1 endpoint ready|"+port.Message+"|"+m.Controller)
+	page.Do(chromedp.Click(`#causes li:nth-child(3) button`))
+	browser.Eventually(page, count, "3 nodes · 2 of 7 LocalServices")
 }
 
 // TestWholeMessages: a long message of a problem breaks into lines, in a wide window and on a phone, and nothing of it
@@ -190,12 +206,12 @@ func TestTurned(t *testing.T) {
 	browser.Eventually(page, count, "3 nodes · 30 LocalServices")
 	browser.Eventually(page, `[...document.querySelectorAll(".columnheader")].map((e) => e.innerText).join()`,
 		"n0000,n0001,n0002")
-	browser.Eventually(page, rowNames, "app-20 2/3,app-25 3/3 InvalidSpec,app-00 3/3,app-01 3/3,app-02 3/3,"+
-		"app-03 3/3,app-04 3/3")
+	browser.Eventually(page, rowNames, "app-253/3 InvalidSpec,app-202/3,app-003/3,app-013/3,app-023/3,"+
+		"app-033/3,app-043/3")
 	browser.Eventually(page, browser.Cell("default/app-20", "n0001"), "Down 0/1")
 	browser.Eventually(page, browser.Cell("default/app-20", "n0002"), "Healthy 1/1")
 	page.Do(chromedp.Focus("#grid"), chromedp.KeyEvent(kb.Home, chromedp.KeyModifiers(2)),
-		chromedp.KeyEvent(kb.ArrowRight))
+		chromedp.KeyEvent(kb.ArrowRight+kb.ArrowDown))
 	browser.Eventually(page, current, "default/app-20 n0001")
 	page.Do(chromedp.KeyEvent(kb.Enter))
 	browser.Eventually(page, heading, "app-20 on n0001")
@@ -223,11 +239,11 @@ func TestSelected(t *testing.T) {
 		.map((e) => e.column + " " + e.row).join()`
 	const whole = `((e, g, h, n) => e.right <= g.right && e.bottom <= g.bottom && e.left >= n && e.top >= h.bottom)(
 		document.querySelector(".cell.active").getBoundingClientRect(), grid.getBoundingClientRect(),
-		document.querySelector(".head").getBoundingClientRect(),
-		document.querySelector(".head .rowheader").getBoundingClientRect().right)`
+		tables[1].element.querySelector(".head").getBoundingClientRect(),
+		tables[1].element.querySelector(".head .rowheader").getBoundingClientRect().right)`
 	for _, row := range []string{"n0004", "n0098"} {
-		page.Do(chromedp.Evaluate(fmt.Sprintf(`showDetails({ column: %q, row: %q })`, "default/"+longName, row), nil))
-		browser.Eventually(page, outlined, "default/"+longName+" "+row)
+		page.Do(chromedp.Evaluate(fmt.Sprintf(`showDetails({ column: "default/log-agent", row: %q })`, row), nil))
+		browser.Eventually(page, outlined, "default/log-agent "+row)
 		browser.Eventually(page, whole, true)
 	}
 	page.Do(chromedp.Click(`#causes li:nth-child(1) button`))
@@ -276,14 +292,14 @@ func TestMap(t *testing.T) {
 	}
 	browser.Eventually(page, `map.ariaLabel`, "Map of 5,003 nodes: 501 Down, 1 Degraded, 4501 Healthy, 0 Empty")
 	page.Do(chromedp.Focus("#map"), chromedp.KeyEvent(kb.End))
-	browser.Eventually(page, tip, "n4997\ngpu-metrics: no pod with app=x here")
+	browser.Eventually(page, tip, "n4997\ngpu-metrics: no matching pod here (app=x)")
 	page.Do(chromedp.Evaluate(`{
 		const s = sections[1], i = s.rows.indexOf("n0009"), box = s.canvas.getBoundingClientRect();
 		s.canvas.dispatchEvent(new PointerEvent("pointermove", { bubbles: true,
 			clientX: box.left + (i % across) * pitch + 2,
 			clientY: box.top + Math.floor(i / across) * pitch + 2 })); }`, nil))
 	browser.Eventually(page, tip,
-		"n0009\nlog-agent: exit code 1 (a: 5 restarts)\ngpu-metrics: no pod with app=x here")
+		"n0009\nlog-agent: exit code 1 (a: 5 restarts)\ngpu-metrics: no matching pod here (app=x)")
 	page.Do(chromedp.KeyEvent(kb.Enter))
 	browser.Eventually(page, `[...document.querySelectorAll("#details .link")].map((e) => e.innerText).join()`,
 		"log-agent,dns-cache,image-cache,gpu-metrics")
@@ -309,32 +325,61 @@ func TestNamedMap(t *testing.T) {
 	browser.Eventually(many, `[map.hidden, step === pitch].join()`, "false,true")
 }
 
-// TestHeads: the names of LocalServices are never cut, in narrow columns and in wide ones, and opening details does not
-// move them.
+// TestHeads: the names of LocalServices above the table are never cut, in narrow columns and in wide ones, and opening
+// details does not move them.
 func TestHeads(t *testing.T) {
 	t.Parallel()
-	url := serve(t, troubled(40)).URL()
+	m := troubled(40)
+	m.Columns["default/"+longName] = m.Columns["default/gpu-metrics"]
+	m.Columns["default/"+longName].Name = longName
+	delete(m.Columns, "default/gpu-metrics")
+	url := serve(t, m).URL()
 	for _, width := range []int64{1280, 390} {
 		page := browser.Open(t, url, width, 800)
-		browser.Eventually(page, count, "40 nodes · 3 groups · 5 LocalServices")
+		browser.Eventually(page, count, "40 nodes · 4 LocalServices")
 		page.Do(chromedp.Evaluate(`grid.scrollLeft = 1e6`, nil))
 		const name = `document.querySelector(".columnheader:last-child b")`
 		browser.Eventually(page, name+`.textContent`, longName)
 		browser.Eventually(page,
 			`((b, head) => b.top >= head.top && b.left >= head.left && b.right <= head.right)(`+name+
-				`.getBoundingClientRect(), document.querySelector(".head").getBoundingClientRect())`, true)
+				`.getBoundingClientRect(), tables[1].element.querySelector(".head").getBoundingClientRect())`, true)
 		if cut := browser.Eval[bool](page, `((b) => b.scrollHeight > b.clientHeight || b.scrollWidth > b.clientWidth)(`+
 			name+`.parentNode)`); cut {
 			t.Errorf("at %d pixels, the name is cut", width)
 		}
-		before := browser.Eval[string](page, `[width, headHeight, grid.className].join()`)
+		const looks = `[tables[1].width, tables[1].headHeight, tables[1].element.className].join()`
+		before := browser.Eval[string](page, looks)
 		page.Do(chromedp.Evaluate(`showDetails({ column: "default/log-agent", row: "n0009" })`, nil))
 		browser.Eventually(page, `details.hidden`, false)
-		browser.Eventually(page, `[width, headHeight, grid.className].join()`, before)
+		browser.Eventually(page, looks, before)
 	}
 }
 
-// TestPhone: on a phone, the page does not go sideways, whatever it shows.
+// TestGroups: groups of nodes have a table of their own. Each table has only LocalServices with names there, so that
+// no line or column is empty, and the keyboard goes from one to the other.
+func TestGroups(t *testing.T) {
+	t.Parallel()
+	page := browser.Open(t, serve(t, troubled(40)).URL(), 1000, 700)
+	browser.Eventually(page, `tables.map((t) => [...t.element.querySelectorAll(".columnheader .name")]
+		.map((e) => e.innerText).join()).join("|")`,
+		"eu-west-1a,eu-west-1b,eu-west-1c|dns-cache,gpu-metrics,image-cache,log-agent")
+	page.Do(chromedp.Focus("#grid"), chromedp.KeyEvent(kb.Home, chromedp.KeyModifiers(2)),
+		chromedp.KeyEvent(kb.ArrowRight))
+	browser.Eventually(page, current, "default/"+longName+" topology.kubernetes.io/zone=eu-west-1b")
+	page.Do(chromedp.KeyEvent(kb.ArrowDown))
+	browser.Eventually(page, current, "default/gpu-metrics n0004")
+	page.Do(chromedp.KeyEvent(kb.End, chromedp.KeyModifiers(2)))
+	browser.Eventually(page, current, "default/log-agent n0038")
+	// The first column is as wide as its names.
+	browser.Eventually(page, `tables[1].names < 150`, true)
+	// What is about a LocalService is shown in its table.
+	page.Do(chromedp.Evaluate(`showDetails({ column: "default/`+longName+`", row: "" })`, nil))
+	browser.Eventually(page, current, "default/"+longName+" topology.kubernetes.io/zone=eu-west-1a")
+	page.Do(chromedp.SendKeys("#by-node", "n00"))
+	browser.Eventually(page, `tables.map((t) => t.element.hidden).join()`, "true,false")
+}
+
+// TestPhone: on a phone, the page does not go sideways, whatever it shows, and the first nodes are in view.
 func TestPhone(t *testing.T) {
 	t.Parallel()
 	url := serve(t, troubled(200)).URL()
@@ -346,10 +391,14 @@ func TestPhone(t *testing.T) {
 		if over := browser.Eval[int](page, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
 			t.Errorf("%s: the page is %d pixels wider than the screen", query, over)
 		}
+		if query == "view=table" {
+			browser.Eventually(page, `[...tables[1].element.querySelectorAll(".cell")].filter((e) =>
+				(({ right, bottom }) => right <= innerWidth && bottom <= innerHeight)(e.getBoundingClientRect())).length > 7`, true)
+		}
 	}
 }
 
-// TestPhoneTurned: on a phone, LocalServices that are lines of the table have their names, and their namespaces.
+// TestPhoneTurned: on a phone, LocalServices that are lines of the table have their namespaces first, and their names.
 func TestPhoneTurned(t *testing.T) {
 	t.Parallel()
 	m := &view.Matrix{Status: view.Status{Loaded: true}, Columns: map[string]*view.Column{}}
@@ -361,7 +410,7 @@ func TestPhoneTurned(t *testing.T) {
 	page := browser.Open(t, serveNamespace(t, "", m).URL(), 390, 844)
 	browser.Eventually(page, `[...document.querySelectorAll(".rowheader b, .row .rowheader small")].map((e) =>
 		e.innerText + (e.scrollWidth > e.clientWidth ? "…" : "")).join()`,
-		"localservice-app,default 0/0,localservice-app,hostnames 0/0,localservice-app,shop 0/0")
+		"default,localservice-app,0/0,hostnames,localservice-app,0/0,shop,localservice-app,0/0")
 }
 
 // TestCommands: the details have the commands to copy, quoted for a shell.

@@ -266,9 +266,11 @@ func TestConnection(t *testing.T) {
 	browser.Eventually(page, live, "Connecting")
 	server.Publish(loaded(columns(1, 1, func(int, int, *diagnose.Node) {})))
 	browser.Eventually(page, live, "Live")
-	server.Publish(withProblem("cannot watch pods", nil))
+	empty := withProblem("cannot watch pods", nil)
+	empty.Nothing = "There is no LocalService in namespace shop."
+	server.Publish(empty)
 	browser.Eventually(page, problems, "cannot watch pod")
-	browser.Eventually(page, `document.querySelector("#nothing").innerText`, "There is no LocalService here.")
+	browser.Eventually(page, `document.querySelector("#nothing").innerText`, empty.Nothing)
 	stopped := loaded(nil)
 	stopped.Controller = "The controller does not seem to run."
 	server.Publish(stopped)

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/test/browser"
 	"github.com/localservice-dev/local-service-controller/test/framework"
@@ -67,13 +68,20 @@ func newViewScene(t *testing.T, cluster *framework.Cluster) (s *scene, nodes []s
 		}
 	}
 	add("dns-cache-12-b", nodes[11], "dns-cache")
-	// An event of the kubelet about the crashing pod, and a cordoned node.
-	event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: "log-agent-4.1", Namespace: s.Namespace},
-		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: "log-agent-4", Namespace: s.Namespace},
-		Reason:         "BackOff", Message: "Back-off restarting failed container app", Type: corev1.EventTypeWarning,
-		Count: 12, LastTimestamp: metav1.Now()}
-	_, err = s.Kube.CoreV1().Events(s.Namespace).Create(t.Context(), event, metav1.CreateOptions{})
-	s.Must(err)
+	// Events of the kubelet about the crashing pod, and of kube-controller-manager about Services; and a cordoned node.
+	for _, e := range []struct{ kind, name, reason, message string }{
+		{"Pod", "log-agent-4", "BackOff", "Back-off restarting failed container app"},
+		{"Service", "log-agent-worker-04", "FailedToUpdateEndpointSlices", "exceeded quota: objects"},
+		{"Service", "storage", "OfTheNames", "of the Service with the names"},
+		{"Service", plan.ServiceName("storage", plan.Source, ""), "OfThePods", "of the Service for the pods"},
+	} {
+		event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: e.name + ".1", Namespace: s.Namespace},
+			InvolvedObject: corev1.ObjectReference{Kind: e.kind, Name: e.name, Namespace: s.Namespace},
+			Reason:         e.reason, Message: e.message, Type: corev1.EventTypeWarning, Count: 12,
+			LastTimestamp: metav1.Now()}
+		_, err = s.Kube.CoreV1().Events(s.Namespace).Create(t.Context(), event, metav1.CreateOptions{})
+		s.Must(err)
+	}
 	s.PatchNode(nodes[1], `{"spec":{"unschedulable":true}}`)
 	return s, nodes
 }
@@ -104,11 +112,10 @@ func TestView(t *testing.T) {
 	}
 	browser.Eventually(page, `document.querySelector("#live").textContent`, "Live")
 	browser.Eventually(page, `document.querySelector("#count").textContent`, "14 nodes · 3 groups · 6 LocalServices")
-	// The keys begin at the first row: the active cell may be in any that was there when the page was loaded. Below the
-	// three zones come the nodes with problems, of which worker-04 is the first.
+	// The keys begin at the first line: the active cell may be in any that was there when the page was loaded. Below the
+	// line of the zones come the nodes with problems, of which worker-04 is the first.
 	first := chromedp.KeyEvent(kb.Home, chromedp.KeyModifiers(input.ModifierCtrl))
-	move := chromedp.KeyEvent(kb.ArrowDown + kb.ArrowDown + kb.ArrowDown + kb.ArrowRight + kb.ArrowRight +
-		kb.ArrowRight)
+	move := chromedp.KeyEvent(kb.ArrowDown + kb.ArrowRight + kb.ArrowRight + kb.ArrowRight)
 	page.Do(chromedp.Focus("#grid"), first, move)
 	browser.Eventually(page, `document.querySelector("#tip").innerText`,
 		"log-agent, worker-04\nCrashLoopBackOff (log-agent-4: 7 restarts); see kubectl logs -n platform log-agent-4")
@@ -116,10 +123,12 @@ func TestView(t *testing.T) {
 	browser.Eventually(page, `[...document.querySelectorAll("#details code, #details li")].map((e) => e.innerText)
 		.filter((text) => /^(PodsNotReady|kubectl logs.*)$/.test(text)).join("\n")`,
 		"kubectl logs -n platform log-agent-4\nPodsNotReady")
-	browser.Eventually(page, `/7 restarts\), age \d+s/.test(details.innerText)`, true)
-	browser.Eventually(page, `/BackOff\n\d+s ago, 12 times, Pod log-agent-4\n/.test(details.innerText)`, true)
+	browser.Eventually(page, `/7 restarts\), age \d+[sm]/.test(details.innerText)`, true)
+	browser.Eventually(page, `/BackOff\n\d+[sm] ago, 12 times, Pod log-agent-4\n/.test(details.innerText)`, true)
+	browser.Eventually(page, `/FailedToUpdateEndpointSlices\n\d+[sm] ago, 12 times, Service log-agent-worker-04\n`+
+		`exceeded quota: objects/.test(details.innerText)`, true)
 	browser.Eventually(page, `describe(columns.get("platform/storage"), "worker-02").join()`,
-		"storage, worker-02,no pod with app=storage here; the node is cordoned,Empty")
+		"storage, worker-02,no matching pod here; the node is cordoned (app=storage),Empty")
 	// The column ANSWERING of kubectl get has the same numbers as the heads.
 	for column, want := range map[string]string{"dns-cache": "14/14", "gpu-metrics": "5/6", "image-cache": "8/9",
 		"log-agent": "13/14", "storage": "6/14", "zone-cache": "3/3"} {
@@ -129,6 +138,8 @@ func TestView(t *testing.T) {
 		browser.Eventually(page, fmt.Sprintf(`answering(columns.get(%q))`, s.Namespace+"/"+column), want)
 	}
 	page.Picture("view-light", "light")
+	page.Do(chromedp.Evaluate(fmt.Sprintf(`showDetails({ column: %q, row: %q })`, s.Namespace+"/storage", nodes[0]), nil))
+	browser.Eventually(page, `/^OfThePods$/m.test(details.innerText) && /^OfTheNames$/m.test(details.innerText)`, true)
 	// The page follows.
 	s.Must(s.PodClient().Delete(t.Context(), "image-cache-1", metav1.DeleteOptions{}))
 	browser.Eventually(page, cell("image-cache", nodes[0]), "Empty ")

@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 
@@ -25,10 +24,7 @@ type endpoint struct {
 // addHostnames compares what is published in mode Hostnames with what Kubernetes publishes of the pods.
 func addHostnames(f *facts) {
 	f.sources, f.outdated = sets.Set[string]{}, sets.Set[string]{}
-	h := plan.NamesOf(f.LocalService, f.nodeLabelKey, slices.Collect(maps.Keys(f.nodes)), func(node, key string) (
-		string, bool) {
-		return labels.Set(f.nodes[node].Labels).Lookup(key)
-	}, func(name string) *plan.Service {
+	h := plan.NamesOf(f.LocalService, f.nodeLabelKey, slices.Collect(maps.Keys(f.nodes)), f.label, func(name string) *plan.Service {
 		if service := f.services[name]; service != nil {
 			return plan.FromAPI(service, f.nodeLabelKey)
 		}
@@ -98,14 +94,14 @@ func addEndpoints(f *facts) {
 // addPublished adds to a name what is published under it. A named port that is not published for the ready pods is
 // missing: no container of theirs has a port of the name that targetPort gives, so nothing can connect to it.
 func addPublished(n *name) {
-	if !n.HasService {
+	if !n.result.HasService {
 		return
 	}
 	all, ready := sets.New[string](), sets.New[string]() // of pods, or addresses where there is none
 	addresses, ports := sets.New[string](), sets.New[string]()
-	for _, e := range n.endpoints[n.Name()] {
+	for _, e := range n.facts.endpoints[n.result.Name()] {
 		// A copy may be out of date.
-		isReady := plan.IsReady(e.Endpoint) && (!n.isPublished || n.sources.Has(e.Addresses[0]))
+		isReady := plan.IsReady(e.Endpoint) && (!n.facts.isPublished || n.facts.sources.Has(e.Addresses[0]))
 		if !isReady && (ptr.Deref(e.Conditions.Terminating, false) || hasEnded(n, e)) {
 			continue
 		}
@@ -114,17 +110,19 @@ func addPublished(n *name) {
 			id = e.TargetRef.Kind + "/" + e.TargetRef.Name
 		}
 		all.Insert(id)
-		if isReady {
+		if isReady && plan.Answers(e.Endpoint) {
 			ready.Insert(id)
+		}
+		if isReady {
 			addresses.Insert(e.Addresses...)
 			for _, port := range e.slice.Ports {
 				ports.Insert(ptr.Deref(port.Name, ""))
 			}
 		}
 	}
-	n.Endpoints = Endpoints{Ready: len(ready), Total: len(all)}
-	n.Addresses = sets.List(addresses)
-	n.missingPorts = only(n.LocalService.Spec.Ports, func(port v1alpha1.ServicePort) bool {
+	n.result.Endpoints = Endpoints{Ready: len(ready), Total: len(all)}
+	n.result.Addresses = sets.List(addresses)
+	n.missingPorts = only(n.facts.LocalService.Spec.Ports, func(port v1alpha1.ServicePort) bool {
 		return len(ready) > 0 && port.TargetPort.StrVal != "" && !ports.Has(port.Name)
 	})
 	n.unpublished = only(n.pods, func(p *pod) bool {

@@ -52,7 +52,8 @@ type facts struct {
 	ready        metav1.Condition
 	refusal      string
 	nodeLabelKey string
-	purpose      plan.Purpose // of the Services with the names: ForNode or Published
+	purpose      plan.Purpose   // of the Services with the names: ForNode or Published
+	templates    plan.Templates // of what the Services should be; none if the spec is invalid
 	services     map[string]*corev1.Service
 	nodes        map[string]*corev1.Node // that the LocalService selects
 	rivals       map[string]string       // the nodes, or values of groupBy, whose name another one has, and which
@@ -72,18 +73,20 @@ type facts struct {
 	names       []*name
 }
 
-// name holds the facts about one name of a LocalService, or about a node that has none. Its Node is the result.
+// name holds the facts about one name of a LocalService, or about a node that has none, and what results from them.
 type name struct {
-	*facts
-	*Node
+	facts  *facts // what is known of the LocalService
+	result *Node
 
 	on      []*corev1.Node // the node, or those of the group
 	rival   string         // the node or value that has the name that this one wants, "" for none
 	service Finding        // what is wrong with the Service, or with the first of both in mode Hostnames
+	differs []string       // the other fields in which these Services differ from what the LocalService says
 	pods    []*pod
 	// mislabelled are pods here without the node label of their node, and pods on other nodes with that of this one;
 	// terminating those that are being deleted. Only those that run may be unready or unpublished.
 	mislabelled, unready, terminating, unpublished []*pod
+	waiting                                        []*pod // without a node, for a name that does not answer
 	missingPorts                                   []v1alpha1.ServicePort
 }
 
@@ -113,6 +116,7 @@ func newFacts(in Input) *facts {
 		f.refusal = f.ready.Message
 	}
 	f.nodes = nodesOf(f)
+	f.templates, _ = plan.NewTemplates(ls, f.nodeLabelKey, f.label) // The status says what is wrong with the spec.
 	addPods(f)
 	if f.purpose == plan.Published {
 		addHostnames(f)
@@ -124,11 +128,14 @@ func newFacts(in Input) *facts {
 	for _, n := range f.names {
 		slices.SortFunc(n.pods, func(a, b *pod) int { return cmp.Compare(a.Name, b.Name) }) // of all nodes of a group
 		here := only(n.pods, func(p *pod) bool { return p.runs && !p.isLabelled })
-		n.mislabelled = append(here, n.strays[naming.NodeLabelValue(n.Node.Node)]...)
+		n.mislabelled = append(here, n.facts.strays[naming.NodeLabelValue(n.result.Node)]...)
 		n.unready = only(n.pods, func(p *pod) bool { return p.runs && !p.Ready })
 		n.terminating = only(n.pods, func(p *pod) bool { return !p.runs && !p.ended })
 		addService(n)
 		addPublished(n)
+		if !n.result.Answers() {
+			n.waiting = waitingFor(n)
+		}
 	}
 	return f
 }
@@ -158,7 +165,9 @@ func Trim(object any) (any, error) {
 			}
 		}
 		o.Annotations, o.Spec = nil, corev1.PodSpec{NodeName: o.Spec.NodeName, Affinity: o.Spec.Affinity,
-			Tolerations: o.Spec.Tolerations, InitContainers: o.Spec.InitContainers, Containers: o.Spec.Containers}
+			NodeSelector: o.Spec.NodeSelector, Tolerations: o.Spec.Tolerations,
+			InitContainers: o.Spec.InitContainers, Containers: o.Spec.Containers,
+			ReadinessGates: o.Spec.ReadinessGates, Volumes: only(o.Spec.Volumes, isClaim)}
 	case *corev1.Node:
 		o.Annotations, o.Status = nil, corev1.NodeStatus{Conditions: o.Status.Conditions}
 	}

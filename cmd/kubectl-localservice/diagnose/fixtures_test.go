@@ -177,6 +177,10 @@ func notReady(state corev1.ContainerState) func(*corev1.Pod) {
 	}
 }
 
+func madeBy(kind, name string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.OwnerReferences = controlledBy("v1", kind, name) }
+}
+
 func withoutLabel(p *corev1.Pod) { delete(p.Labels, nodeLabel) }
 
 func labelled(value string) func(*corev1.Pod) {
@@ -252,6 +256,10 @@ func unscheduled(p *corev1.Pod) {
 	p.Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{
 		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable",
 		Message: "0/3 nodes are available: 3 Insufficient cpu."}}}
+}
+
+func inPool(name string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"pool": name} }
 }
 
 func containing(ports ...corev1.ContainerPort) func(*corev1.Pod) {

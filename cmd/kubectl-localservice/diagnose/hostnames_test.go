@@ -93,9 +93,9 @@ func TestHostnameReasons(t *testing.T) {
 		"source outdated": {func(in *Input) { in.LocalService.Spec.Selector["app"] = "x" }, ServiceOutdated,
 			"yet (app=demo)", ready},
 		"not published by Kubernetes": {func(in *Input) { in.EndpointSlices = nil }, EndpointsOutdated,
-			"kube-controller-manager has not published the pods in EndpointSlices yet", Endpoints{}},
+			"the pods are not in EndpointSlices yet; kube-controller-manager has not added them yet", Endpoints{}},
 		"forged": {func(in *Input) { in.EndpointSlices[0].OwnerReferences = nil }, EndpointsOutdated,
-			"has not published the pods", ready},
+			"the pods are not in EndpointSlices yet", ready},
 		"no copy": {func(in *Input) { in.EndpointSlices = in.EndpointSlices[:1] }, EndpointsOutdated,
 			"the name is not up to date; the controller has not written it yet", Endpoints{}},
 		"copy outdated": {func(in *Input) { in.EndpointSlices[0].Endpoints[0].Conditions.Ready = new(false) },
@@ -126,7 +126,7 @@ func TestHostnameReasons(t *testing.T) {
 			for _, slice := range in.EndpointSlices {
 				slice.Endpoints = slice.Endpoints[1:]
 			}
-		}, NoPods, "no pod with app=demo here", Endpoints{}},
+		}, NoPods, "no matching pod here (app=demo)", Endpoints{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := inPlace(localService(hostnamesMode))
@@ -162,8 +162,9 @@ func TestGroups(t *testing.T) {
 	}
 	nameless := Finding{Reason: NodeWithoutName, State: Empty,
 		Cause: "no value for label zone (spec.groupBy), so no name"}
-	well, none := Finding{State: Healthy}, Finding{Reason: NoPods, State: Empty, Cause: "no pod with app=demo here"}
-	none.Message = none.Cause
+	well, none := Finding{State: Healthy}, Finding{Reason: NoPods, State: Empty, Cause: "no matching pod here",
+		About: "app=demo"}
+	none.Message = none.CauseAbout()
 	nameless.Act = "set the label, or correct spec.groupBy: kubectl get nodes -L zone"
 	nameless.Message = nameless.Cause + "; " + nameless.Act
 	want := []*Node{

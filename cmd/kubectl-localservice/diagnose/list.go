@@ -27,13 +27,16 @@ type NodeList struct {
 	// GroupBy is spec.groupBy: the node label by whose values the nodes are grouped, "" for none.
 	GroupBy string  `json:"groupBy"`
 	Summary Summary `json:"summary"`
-	// Message says what concerns all names, such as why none is known: a line for each cause.
-	Message string `json:"message"`
+	// Message says what concerns all names, such as why none is known: a line for each of the Notices.
+	Message string   `json:"message"`
+	Notices []Notice `json:"-"`
 	// Controller says that the controller does not seem to run, or has not acted on the LocalService; "" if it has.
 	Controller string `json:"controller"`
 	// DNS is the server that was asked for the names, nil if none was.
 	DNS   *DNSServer `json:"dns,omitempty"`
 	Items []*Node    `json:"items"`
+	// AsksAround is true if Around may say more.
+	AsksAround bool `json:"-"`
 }
 
 // Key returns the LocalService as <namespace>/<name>.
@@ -52,6 +55,13 @@ type Summary struct {
 	Problem string `json:"problem"`
 	// Reported is true if the finding of some name says what the problem is.
 	Reported bool `json:"reported"`
+}
+
+// Notice says what concerns a LocalService as a whole. LocalServices with the same problem share its Cause.
+type Notice struct {
+	Reason  Reason `json:"reason,omitempty"` // of the names that it explains
+	Cause   string `json:"cause"`
+	Message string `json:"message"`
 }
 
 // Node holds what is known about the name of one node, or with groupBy of a group of nodes.
@@ -123,6 +133,9 @@ const (
 
 // Name returns the name within the namespace: that of the Service, or <hostname>.<service>.
 func (n *Node) Name() string { return nameIn(n.Service, n.Hostname) }
+
+// Answers reports whether something answers under the name.
+func (n *Node) Answers() bool { return n.Endpoints.Ready > 0 }
 
 // id tells apart the items of a list: a group of nodes, even a rival, may have the name of a node without one.
 func (n *Node) id() string {
@@ -197,20 +210,26 @@ func Nodes(in Input) *NodeList {
 		list.Summary.Problem = words.Printable(f.ready.Message)
 	}
 	isAnyLate := false
+	list.AsksAround = len(f.Pods) == 0 ||
+		slices.ContainsFunc(f.Pods, func(p *corev1.Pod) bool { return p.Spec.NodeName == "" })
 	for _, n := range f.names {
-		n.Finding = findingOf(n)
+		n.result.Finding = findingOf(n)
 		complete(n)
-		isAnyLate = isAnyLate || n.Waits && n.refusal == ""
-		list.Summary.Reported = list.Summary.Reported || slices.Contains(reported[n.Reason], f.ready.Reason)
-		if n.Service != "" || n.rival != "" {
+		isAnyLate = isAnyLate || n.result.Waits && n.facts.refusal == ""
+		list.AsksAround = list.AsksAround || n.result.Reason == NoPods || n.result.Reason == EndpointsOutdated
+		list.Summary.Reported = list.Summary.Reported || slices.Contains(reported[n.result.Reason], f.ready.Reason)
+		if n.result.Service != "" || n.rival != "" {
 			list.Summary.Nodes++
 		}
-		if n.Endpoints.Ready > 0 {
+		if n.result.Answers() {
 			list.Summary.Answering++
 		}
-		list.Items = append(list.Items, n.Node)
+		list.Items = append(list.Items, n.result)
 	}
-	list.Message = messageOf(f)
+	list.Notices = noticesOf(f)
+	for _, n := range list.Notices {
+		list.Message = words.Join("\n", list.Message, n.Message)
+	}
 	list.Controller = whyNotActed(f, isAnyLate)
 	return list
 }
@@ -218,25 +237,25 @@ func Nodes(in Input) *NodeList {
 // complete adds to a name what follows from its facts and its finding.
 func complete(n *name) {
 	for _, p := range n.pods {
-		n.Pods = append(n.Pods, p.Pod)
+		n.result.Pods = append(n.result.Pods, p.Pod)
 	}
-	if len(n.missingPorts) > 0 && plan.HasClusterIPs(n.LocalService) { // A headless name resolves all the same.
-		n.Endpoints.Ready, n.Addresses = 0, []string{}
+	if len(n.missingPorts) > 0 && plan.HasClusterIPs(n.facts.LocalService) { // A headless name resolves all the same.
+		n.result.Endpoints.Ready, n.result.Addresses = 0, []string{}
 	}
-	if n.Reason != "" && n.Endpoints.Ready > 0 {
-		n.State = Degraded
+	if n.result.Reason != "" && n.result.Answers() {
+		n.result.State = Degraded
 	}
-	if !n.HasService {
+	if !n.result.HasService {
 		return
 	}
-	service := n.services[n.Service]
-	n.DNSAddresses = append(n.DNSAddresses, service.Spec.ClusterIPs...)
+	service := n.facts.services[n.result.Service]
+	n.result.DNSAddresses = append(n.result.DNSAddresses, service.Spec.ClusterIPs...)
 	if service.Spec.ClusterIP == corev1.ClusterIPNone {
-		n.DNSAddresses = slices.Clone(n.Addresses)
+		n.result.DNSAddresses = slices.Clone(n.result.Addresses)
 	}
-	n.Ports = append(n.Ports, service.Spec.Ports...)
+	n.result.Ports = append(n.result.Ports, service.Spec.Ports...)
 	for _, ingress := range service.Status.LoadBalancer.Ingress {
-		n.LoadBalancer = append(n.LoadBalancer, cmp.Or(ingress.IP, ingress.Hostname))
+		n.result.LoadBalancer = append(n.result.LoadBalancer, cmp.Or(ingress.IP, ingress.Hostname))
 	}
 }
 

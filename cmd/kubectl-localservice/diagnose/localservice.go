@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -16,29 +18,80 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/words"
 )
 
-// Around holds what there is instead of the pods of a LocalService that has none.
+// Around holds what else there is in the namespace of a LocalService, to say why pods are missing.
 type Around struct {
-	// Workloads are in its namespace.
 	Workloads []Workload
-	// Namespaces are other ones with such pods.
+	Pods      []corev1.Pod
+	// Events are those with one of the reasons EventReasons.
+	Events []corev1.Event
+	// Namespaces are other ones with pods that the selector selects. They are only known if there are none in its own.
 	Namespaces []string
 }
 
-// Workload is a Deployment, StatefulSet or DaemonSet that makes pods, and how many it should; or a pod, without a name.
+const eventUnpublished, eventPreempted = "FailedToUpdateEndpointSlices", "Preempted"
+
+// EventReasons lists the reasons of the events of Services, pods and PersistentVolumeClaims that are read.
+var EventReasons = []string{eventUnpublished, eventPreempted, "ProvisioningFailed", "FailedBinding"}
+
+// Workload is a Deployment, StatefulSet or DaemonSet that makes pods, and how many it should.
 type Workload struct {
 	Kind, Name string
 	Labels     labels.Set
 	Replicas   int32
 }
 
-// messageOf returns what concerns a LocalService as a whole, a line for each cause.
-func messageOf(f *facts) string {
+// noticesOf returns what concerns a LocalService as a whole.
+func noticesOf(f *facts) []Notice {
 	if isUnobserved(f.LocalService) && !f.Controller.Stopped {
-		return "" // Soon there is more to say.
+		return nil // Soon there is more to say.
 	}
-	// Nobody is sent to a port that no container declares.
-	ports := cmp.Or(undeclaredPorts(f), sentence(plan.TranslatedPorts(f.LocalService, f.portNumbers)))
-	return words.Join("\n", whyNoPods(f), ports)
+	ports := Notice{Cause: "No container declares a port of spec.ports", Message: undeclaredPorts(f)}
+	if ports.Message == "" { // Nobody is sent to a port that no container declares.
+		ports = Notice{Cause: "Clients must connect to the ports of the pods: a headless Service does not translate ports",
+			Message: sentence(plan.TranslatedPorts(f.LocalService, f.portNumbers))}
+	}
+	noPods := Notice{NoPods, "No pod has the labels of spec.selector", whyNoPods(f)}
+	others := Notice{Cause: "A name leads to pods of several workloads", Message: otherPods(f)}
+	return only([]Notice{noPods, others, ports}, func(n Notice) bool { return n.Message != "" })
+}
+
+// otherPods says that a name leads to pods of several workloads of one kind, of which perhaps only one is meant.
+func otherPods(f *facts) string {
+	for _, n := range f.names {
+		names := map[string]string{} // by kind
+		for _, p := range n.pods {
+			kind, name := workloadOf(p.object)
+			if other := cmp.Or(names[kind], name); p.runs && other != name {
+				return fmt.Sprintf("The name of %s leads to pods of %ss %s and %s. If only one of them is meant, add a label "+
+					"to spec.selector that only its pods have.", quoteForeign(n.result.Node), kind, other, name)
+			} else if p.runs {
+				names[kind] = name
+			}
+		}
+	}
+	return ""
+}
+
+// workloadOf returns the kind and the name of what makes a pod. A ReplicaSet is a revision of a Deployment, and a Job
+// may be a run of a CronJob: there, the name is what comes before the last dash.
+func workloadOf(p *corev1.Pod) (kind, name string) {
+	owner := plan.ControllerOf(p)
+	kind, name = quoteForeign(owner.Kind), quoteForeign(owner.Name)
+	if i := strings.LastIndexByte(name, '-'); i > 0 && (kind == "ReplicaSet" || kind == "Job") {
+		name = name[:i]
+	}
+	return strings.Replace(kind, "ReplicaSet", "Deployment", 1), name
+}
+
+// tooFew says that a workload has fewer pods than there are names; "" if none has.
+func tooFew(f *facts) string {
+	for _, w := range f.Around.Workloads {
+		if plan.SelectsPod(f.LocalService, w.Labels) && len(f.Pods) > 0 && int(w.Replicas) < len(f.names) {
+			return fmt.Sprintf("%s %s has %s for %s: scale it, by minReplicas if a HorizontalPodAutoscaler does, or use "+
+				"a DaemonSet", w.Kind, w.Name, words.Count(int(w.Replicas), "replica"), words.Count(len(f.names), "name"))
+		}
+	}
+	return ""
 }
 
 // whyNoPods says why no pod has the labels of the selector, as far as what is around shows.
@@ -54,7 +107,7 @@ func whyNoPods(f *facts) string {
 	}
 	for _, w := range f.Around.Workloads {
 		switch {
-		case w.Name == "" || !plan.SelectsPod(ls, w.Labels):
+		case !plan.SelectsPod(ls, w.Labels):
 		case w.Replicas == 0:
 			return fmt.Sprintf("%s %s %s makes such pods, and has 0 replicas: %s scale -n %s %s/%s --replicas=1",
 				message, w.Kind, w.Name, f.Kubectl, ls.Namespace, strings.ToLower(w.Kind), w.Name)
@@ -67,35 +120,44 @@ func whyNoPods(f *facts) string {
 		return fmt.Sprintf("%s Such pods are in other namespaces (%s). If they are meant, create the LocalService "+
 			"there: it selects pods of its own namespace only", message, first(f.Around.Namespaces))
 	}
-	if len(f.Around.Workloads) > 0 {
+	if nearest := nearestLabels(f); len(nearest) > 0 {
 		return fmt.Sprintf("%s The pods there have %s: correct spec.selector, or their labels", message,
-			strings.Join(nearestLabels(ls.Spec.Selector, f.Around.Workloads, f.nodeLabelKey), " or "))
+			strings.Join(nearest, " or "))
 	}
 	return message
 }
 
-// nearestLabels returns the labels of the pods that are the most like a selector, or of what makes them: those with the
-// longest beginnings of its values first. It omits the node label, which no selector may have.
-func nearestLabels(selector map[string]string, workloads []Workload, nodeLabelKey string) (nearest []string) {
-	likeness := func(w Workload) (bytes int) {
-		for key, value := range selector {
-			have := w.Labels[key]
+// nearestLabels returns the labels of the pods that are the most like the selector, or of what makes them: those with
+// the longest beginnings of its values first. It omits the node label, which no selector may have.
+func nearestLabels(f *facts) (nearest []string) {
+	var all []labels.Set
+	for _, w := range f.Around.Workloads {
+		all = append(all, w.Labels)
+	}
+	for i := range f.Around.Pods {
+		if set := labels.Set(f.Around.Pods[i].Labels); !set.Has(appsv1.DefaultDeploymentUniqueLabelKey) &&
+			!set.Has(appsv1.ControllerRevisionHashLabelKey) { // The others are those of a workload.
+			all = append(all, set)
+		}
+	}
+	likeness := func(set labels.Set) (bytes int) {
+		for key, value := range f.LocalService.Spec.Selector {
+			have := set[key]
 			for i := 0; i < min(len(value), len(have)) && value[i] == have[i]; i++ {
 				bytes++
 			}
 		}
 		return bytes
 	}
-	for _, w := range slices.SortedStableFunc(slices.Values(workloads), func(a, b Workload) int {
-		return cmp.Compare(likeness(b), likeness(a))
-	}) {
-		set := maps.Clone(w.Labels)
-		delete(set, nodeLabelKey)
-		if text := own(labels.FormatLabels(set)); !slices.Contains(nearest, text) {
+	slices.SortStableFunc(all, func(a, b labels.Set) int { return cmp.Compare(likeness(b), likeness(a)) })
+	for _, set := range all {
+		set = maps.Clone(set)
+		delete(set, f.nodeLabelKey)
+		if text := quoteForeign(labels.FormatLabels(set)); !slices.Contains(nearest, text) {
 			nearest = append(nearest, text)
 		}
 	}
-	return nearest[:min(len(nearest), most)]
+	return nearest[:min(len(nearest), maxListed)]
 }
 
 // sentence makes one of a text that is not empty.

@@ -30,6 +30,11 @@ func TestMessage(t *testing.T) {
 	makes := func(kind, app string, replicas int32) []Workload {
 		return []Workload{{Kind: kind, Name: "web", Labels: labels.Set{"app": app, "x": "y"}, Replicas: replicas}}
 	}
+	pod := func(app string, changes ...func(*corev1.Pod)) corev1.Pod {
+		p := aPod("p", "n1", changes...)
+		p.Labels["app"] = app
+		return *p
+	}
 	named := slice("n1", anEndpoint("a", "10.0.0.1", true))
 	named.Ports = []discoveryv1.EndpointPort{{Name: new("web"), Port: new(int32(8080))}}
 	byName := onNode(ports("None", port("web", 80, intstr.FromString("web"))), aPod("a", "n1"))
@@ -65,9 +70,22 @@ func TestMessage(t *testing.T) {
 		"no replicas":      {around(Around{Workloads: makes("Deployment", "demo", 0)}), no + " Deployment web makes such pods, and has 0 replicas: kubectl scale -n default deployment/web --replicas=1"},
 		"no pods made":     {around(Around{Workloads: makes("StatefulSet", "demo", 2)}), no + " StatefulSet web should make them: kubectl describe statefulset -n default web"},
 		"other namespaces": {around(Around{Namespaces: []string{"a", "b"}}), no + " Such pods are in other namespaces (a, b). If they are meant, create the LocalService there: it selects pods of its own namespace only"},
-		"nothing alike": {around(Around{Workloads: []Workload{{Labels: labels.Set{"app": "x"}}}}),
+		"nothing alike": {around(Around{Pods: []corev1.Pod{pod("x"), pod("z", func(p *corev1.Pod) { p.Labels["pod-template-hash"] = "1" })}}),
 			no + " The pods there have app=x: correct spec.selector, or their labels"},
-		"a typo": {around(Around{Workloads: append(makes("Deployment", "demoo", 1), Workload{Labels: labels.Set{"app": "x"}}, Workload{Labels: labels.Set{"y": "demo"}})}), no + " The pods there have app=demoo,x=y or app=x or y=demo: correct spec.selector, or their labels"},
+		"a typo": {around(Around{Workloads: makes("Deployment", "demoo", 1), Pods: []corev1.Pod{pod("x"), pod("y")}}), no + " The pods there have app=demoo,x=y or app=x or app=y: correct spec.selector, or their labels"},
+		"pods of two DaemonSets": {onNode(ports(""), aPod("a", "n1", madeBy("DaemonSet", "web")),
+			aPod("b", "n1", madeBy("StatefulSet", "db")), aPod("c", "n1", madeBy("DaemonSet", "admin"))),
+			"The name of n1 leads to pods of DaemonSets web and admin. If only one of them is meant, add a label to " +
+				"spec.selector that only its pods have."},
+		"two revisions of a Deployment, one run, and one of before": {onNode(ports(""),
+			aPod("a", "n1", madeBy("ReplicaSet", "web-7c9")), aPod("b", "n1", madeBy("ReplicaSet", "web-5d8")),
+			aPod("c", "n1", madeBy("Job", "a-1")), aPod("d", "n1", madeBy("Job", "b-1"), phase(corev1.PodSucceeded, ""))), ""},
+		"pods of two DaemonSets, on two nodes": {func() Input {
+			in := onNode(ports(""), aPod("a", "n1", madeBy("DaemonSet", "amd64")), aPod("b", "n2",
+				madeBy("DaemonSet", "arm64")))
+			in.Nodes = nodesWith("n1", "n2")
+			return in
+		}(), ""},
 		"a label of nodes": {onNode(func(ls *v1alpha1.LocalService) {
 			ls.Spec.Selector = map[string]string{"kubernetes.io/hostname": "n1"}
 		}), "No pod in namespace default has the labels kubernetes.io/hostname=n1. The label kubernetes.io/hostname " +
@@ -76,6 +94,12 @@ func TestMessage(t *testing.T) {
 		if got := listOf(t, c.in).Message; got != c.want {
 			t.Errorf("%s: got\n%s\nwant\n%s", name, got, c.want)
 		}
+	}
+	// LocalServices that select no pod have the same problem, whatever their selectors are.
+	a := listOf(t, around(Around{})).Notices
+	b := listOf(t, onNode(func(ls *v1alpha1.LocalService) { ls.Spec.Selector = map[string]string{"app": "b"} })).Notices
+	if len(a) != 1 || len(b) != 1 || a[0].Reason != NoPods || a[0].Cause != b[0].Cause || a[0].Message == b[0].Message {
+		t.Errorf("two that select no pod: %+v, %+v", a, b)
 	}
 }
 

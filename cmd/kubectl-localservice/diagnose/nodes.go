@@ -56,6 +56,11 @@ func nodesOf(f *facts) map[string]*corev1.Node {
 	return nodes
 }
 
+// label returns the value of a label of a node that the LocalService selects.
+func (f *facts) label(node, key string) (value string, exists bool) {
+	return labels.Set(f.nodes[node].Labels).Lookup(key)
+}
+
 // namesOf returns the names of the nodes, in order. Nodes without a name come last.
 func namesOf(f *facts) (names []*name) {
 	ls, known := f.LocalService, map[[2]string]*name{}
@@ -64,14 +69,14 @@ func namesOf(f *facts) (names []*name) {
 		if f.hostnames != nil && ls.Spec.GroupBy != "" {
 			value = f.nodes[node].Labels[ls.Spec.GroupBy]
 		}
-		n := &name{facts: f, Node: newNode(cmp.Or(value, node), ""), rival: f.rivals[value]}
+		n := &name{facts: f, result: newNode(cmp.Or(value, node), ""), rival: f.rivals[value]}
 		if f.hostnames != nil {
-			n.Hostname = f.hostnames.Of(node)
+			n.result.Hostname = f.hostnames.Of(node)
 		}
-		if n.rival == "" && (f.hostnames == nil || n.Hostname != "") {
-			n.Service = plan.ServiceName(ls.Name, f.purpose, n.Node.Node)
+		if n.rival == "" && (f.hostnames == nil || n.result.Hostname != "") {
+			n.result.Service = plan.ServiceName(ls.Name, f.purpose, n.result.Node)
 		}
-		id := [2]string{n.id(), n.rival}
+		id := [2]string{n.result.id(), n.rival}
 		if group := known[id]; group != nil {
 			n = group
 		} else {
@@ -83,16 +88,16 @@ func namesOf(f *facts) (names []*name) {
 	}
 	natural := Natural()
 	slices.SortFunc(names, func(a, b *name) int {
-		if (a.Hostname == "") != (b.Hostname == "") {
-			return cmp.Compare(b.Hostname, a.Hostname)
+		if (a.result.Hostname == "") != (b.result.Hostname == "") {
+			return cmp.Compare(b.result.Hostname, a.result.Hostname)
 		}
-		return natural(a.Node.Node, b.Node.Node)
+		return natural(a.result.Node, b.result.Node)
 	})
 	return names
 }
 
-// are reports whether something is so of the node of a name, or of all nodes of its group.
-func are(n *name, is func(*corev1.Node) bool) bool {
+// allNodes reports whether something is so of the node of a name, or of all nodes of its group.
+func allNodes(n *name, is func(*corev1.Node) bool) bool {
 	return len(n.on) > 0 && !slices.ContainsFunc(n.on, func(node *corev1.Node) bool { return !is(node) })
 }
 
@@ -106,17 +111,30 @@ func unreadiness(node *corev1.Node) *corev1.NodeCondition {
 	return nil
 }
 
-// keepsOff returns the first taint of a node that no pod of the LocalService tolerates, "" if there is none or while
-// there is no pod. Taints that Kubernetes sets itself follow from what else is known about a node.
+// keepsOff says what keeps all pods of the LocalService off a node, "" if nothing is known to: without a pod, no taint
+// is. Taints that Kubernetes sets itself follow from what else is known about a node.
 func (f *facts) keepsOff(node *corev1.Node) string {
-	if len(f.Pods) == 0 {
-		return ""
-	}
-	for _, taint := range node.Spec.Taints {
-		if taint.Effect != corev1.TaintEffectPreferNoSchedule && !strings.HasPrefix(taint.Key, "node.kubernetes.io/") &&
-			!scheduling.TolerationsTolerateTaint(klog.Logger{}, f.tolerations, &taint, true) {
-			return taint.ToString()
-		}
+	taint, found := scheduling.FindMatchingUntoleratedTaint(klog.Logger{}, node.Spec.Taints, f.tolerations,
+		func(taint *corev1.Taint) bool {
+			return taint.Effect != corev1.TaintEffectPreferNoSchedule &&
+				!strings.HasPrefix(taint.Key, "node.kubernetes.io/")
+		}, true)
+	switch {
+	case node.Spec.Unschedulable:
+		return "cordoned"
+	case found && len(f.Pods) > 0:
+		return "tainted with " + taint.ToString() + ", which its pods do not tolerate"
 	}
 	return ""
+}
+
+// waitingFor returns the pods without a node that the node of a name could take, or one of its group.
+func waitingFor(n *name) []*pod {
+	on := only(n.on, func(node *corev1.Node) bool { return n.facts.keepsOff(node) == "" })
+	return only(n.facts.pods[""], func(p *pod) bool {
+		return p.runs && (!n.facts.AllNodes || slices.ContainsFunc(on, func(node *corev1.Node) bool {
+			matches, _ := p.requires.Match(node)
+			return matches
+		}))
+	})
 }

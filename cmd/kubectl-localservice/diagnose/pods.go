@@ -3,6 +3,7 @@ package diagnose
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -10,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/utils/ptr"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
@@ -28,6 +30,7 @@ type pod struct {
 	ended, runs bool
 	// isLabelled is true if the pod has the node label of its node, or needs none.
 	isLabelled bool
+	requires   nodeaffinity.RequiredNodeAffinity // of its node
 }
 
 // trouble says why a pod or a container is not ready.
@@ -95,12 +98,13 @@ func nodeOfDaemon(p *corev1.Pod) string {
 func podOf(object *corev1.Pod, f *facts) *pod {
 	phase, nodeName, label := object.Status.Phase, object.Spec.NodeName, object.Labels[f.nodeLabelKey]
 	p := &pod{Pod: Pod{Name: object.Name, NodeLabel: label, Created: object.CreationTimestamp}, object: object,
+		requires:   nodeaffinity.GetRequiredNodeAffinity(object),
 		ended:      phase == corev1.PodSucceeded || phase == corev1.PodFailed,
 		isLabelled: nodeName == "" || !plan.LabelsPods(f.LocalService) || label == naming.NodeLabelValue(nodeName)}
 	p.runs = !p.ended && object.DeletionTimestamp == nil
 	containers := slices.Concat(object.Status.InitContainerStatuses, object.Status.ContainerStatuses)
 	p.trouble = whyNotReady(object, containers, f)
-	p.Ready, p.Reason, p.Container, p.Log = p.word == "", own(p.word), p.container, p.log
+	p.Ready, p.Reason, p.Container, p.Log = p.word == "", quoteForeign(p.word), p.container, p.log
 	for _, c := range containers {
 		p.Restarts += c.RestartCount
 	}
@@ -125,7 +129,7 @@ func whyNotReady(p *corev1.Pod, containers []corev1.ContainerStatus, f *facts) t
 	switch {
 	case p.Status.Phase == corev1.PodSucceeded, p.Status.Phase == corev1.PodFailed:
 		word := cmp.Or(p.Status.Reason, string(p.Status.Phase)) // Evicted
-		return trouble{word: word, cause: own(word), note: own(p.Status.Message), log: LogCurrent}
+		return trouble{word: word, cause: quoteForeign(word), note: quoteForeign(p.Status.Message), log: LogCurrent}
 	case p.DeletionTimestamp != nil:
 		return trouble{word: terminates, cause: terminates}
 	}
@@ -134,11 +138,54 @@ func whyNotReady(p *corev1.Pod, containers []corev1.ContainerStatus, f *facts) t
 	case t.word != "" || isReady:
 		return t
 	case p.Spec.NodeName == "":
-		return trouble{word: cmp.Or(scheduled.Reason, "Unscheduled"),
-			cause: "not scheduled: " + cmp.Or(own(scheduled.Message), "no scheduler has decided yet")}
+		return whyWaiting(p, scheduled, &f.Around)
+	}
+	for _, gate := range p.Spec.ReadinessGates {
+		if set := conditions[gate.ConditionType]; set.Status == "" && ready.Reason != "ContainersNotReady" {
+			return trouble{word: cmp.Or(ready.Reason, "NotReady"), cause: "nothing sets its readiness gate " +
+				quoteForeign(string(gate.ConditionType)) + ": does the controller run that should?", more: itsEvents}
+		}
 	}
 	return trouble{word: cmp.Or(p.Status.Reason, ready.Reason, "NotReady"),
-		cause: own(cmp.Or(ready.Message, p.Status.Reason))}
+		cause: quoteForeign(cmp.Or(ready.Message, p.Status.Reason))}
+}
+
+// whyWaiting says why a pod has no node: what is around it, and the scheduler.
+func whyWaiting(p *corev1.Pod, scheduled corev1.PodCondition, around *Around) trouble {
+	t, why := trouble{word: cmp.Or(scheduled.Reason, "Unscheduled")}, ""
+	for _, e := range around.Events {
+		switch about := e.InvolvedObject; {
+		case about.Kind == "PersistentVolumeClaim" && slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
+			return isClaim(v) && v.PersistentVolumeClaim.ClaimName == about.Name
+		}):
+			why, t.note = "its PersistentVolumeClaim is not bound, "+quoteForeign(e.Message), about.Name
+		case e.Reason == eventPreempted && p.GenerateName != "" && strings.HasPrefix(about.Name, p.GenerateName):
+			why, t.note = "a pod of a higher priority has its place", quoteForeign(e.Message)
+		}
+	}
+	for i := range around.Pods {
+		other, node := &around.Pods[i], nodeOfDaemon(p)
+		t.note = strings.ReplaceAll(t.note, cmp.Or(string(other.UID), other.Name), other.Name) // Events have the UID.
+		if taken := sets.List(hostPorts(p).Intersection(hostPorts(other))); other.Spec.NodeName != "" &&
+			len(taken) > 0 && (node == "" || node == other.Spec.NodeName) {
+			why, t.note = "another pod has its host port", taken[0]+": "+other.Name
+		}
+	}
+	t.cause = "not scheduled: " + words.Join("; ", why, quoteForeign(cmp.Or(scheduled.Message,
+		"no scheduler has decided yet")))
+	return t
+}
+
+func isClaim(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil }
+
+func hostPorts(p *corev1.Pod) sets.Set[string] {
+	ports := sets.New[string]()
+	for _, port := range containerPorts(p) {
+		if port.HostPort != 0 {
+			ports.Insert(numbered(port.HostPort, port.Protocol))
+		}
+	}
+	return ports
 }
 
 // whyContainerNotReady says which container of a pod is not ready and why, or in one that is ready, which seems to end
@@ -151,9 +198,9 @@ func whyContainerNotReady(p *corev1.Pod, containers []corev1.ContainerStatus, is
 		}
 		switch {
 		case i < inits:
-			t.cause = "init container " + own(containers[i].Name) + ": " + t.cause
+			t.cause = "init container " + quoteForeign(containers[i].Name) + ": " + t.cause
 		case len(p.Status.ContainerStatuses) > 1:
-			t.cause = "container " + own(containers[i].Name) + ": " + t.cause
+			t.cause = "container " + quoteForeign(containers[i].Name) + ": " + t.cause
 		}
 		return t
 	}
@@ -195,12 +242,12 @@ func whyNotRunning(p *corev1.Pod, c *corev1.ContainerStatus, isInit bool, f *fac
 	crash := c.LastTerminationState.Terminated
 	switch waiting, running, ended := c.State.Waiting, c.State.Running, c.State.Terminated; {
 	case waiting != nil && (waiting.Reason == pullFails || waiting.Reason == "ErrImagePull"):
-		return trouble{word: pullFails, cause: strings.TrimSpace("cannot pull image " + own(c.Image)), more: itsEvents}
+		return trouble{word: pullFails, cause: quoteForeign("cannot pull image " + c.Image), more: itsEvents}
 	case waiting != nil && waiting.Reason == crashes:
-	case waiting != nil && own(waiting.Message) != "": // what the kubelet or its runtime says
-		return trouble{word: cmp.Or(waiting.Reason, "Waiting"), cause: own(waiting.Message), more: itsEvents}
+	case waiting != nil && quoteForeign(waiting.Message) != "": // what the kubelet or its runtime says
+		return trouble{word: cmp.Or(waiting.Reason, "Waiting"), cause: quoteForeign(waiting.Message), more: itsEvents}
 	case waiting != nil && waiting.Reason != "":
-		t := trouble{word: waiting.Reason, cause: own(waiting.Reason), more: itsEvents,
+		t := trouble{word: waiting.Reason, cause: quoteForeign(waiting.Reason), more: itsEvents,
 			note: since(ptr.Deref(p.Status.StartTime, metav1.Time{}), f.agesAt)}
 		if waiting.Reason == creates {
 			t.cause += ": it waits for its volumes, its image or the network"
@@ -221,28 +268,24 @@ func whyNotRunning(p *corev1.Pod, c *corev1.ContainerStatus, isInit bool, f *fac
 	case crash.Reason == "OOMKilled":
 		t.word, t.cause, t.more = crash.Reason, crash.Reason, ""
 	case crash.Message != "" && crash.StartedAt.Unix() <= 0: // There is no such program, for example.
-		t.cause, t.more, t.log = own(crash.Message), "", ""
-	case own(crash.Message) != "":
-		t.cause = exited(crash.ExitCode) + ": " + own(crash.Message)
-	case spec.LivenessProbe != nil: // The status does not say what ended it.
-		t.cause, t.more = exited(crash.ExitCode)+", by itself or as its liveness probe fails", itsEvents
-	case spec.StartupProbe != nil:
-		t.cause, t.more = exited(crash.ExitCode)+", by itself or as its startup probe fails", itsEvents
+		t.cause, t.more, t.log = quoteForeign(crash.Message), "", ""
+	case quoteForeign(crash.Message) != "":
+		t.cause = exited(crash.ExitCode) + ": " + quoteForeign(crash.Message)
+	case spec.LivenessProbe != nil, spec.StartupProbe != nil: // The status does not say what ended it.
+		t.cause, t.more = exited(crash.ExitCode)+", by itself or as its liveness or startup probe fails", itsEvents
 	default:
 		t.cause = exited(crash.ExitCode)
 	}
 	return t
 }
 
-func specOf(p *corev1.Pod, name string) *corev1.Container {
-	for _, containers := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
-		for i := range containers {
-			if containers[i].Name == name {
-				return &containers[i]
-			}
+func specOf(p *corev1.Pod, name string) (spec corev1.Container) {
+	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+		if c.Name == name {
+			spec = c
 		}
 	}
-	return &corev1.Container{}
+	return spec
 }
 
 func exited(code int32) string { return fmt.Sprint("exit code ", code) }
@@ -283,10 +326,10 @@ func elide(text string, p *corev1.Pod) string {
 // namesItself reports whether a container of a pod has a name of its LocalService made from a variable, as
 // demo-$(NODE) or $(NODE).demo.
 func namesItself(p *corev1.Pod, localService string) bool {
+	name := regexp.QuoteMeta(localService)
+	variable := regexp.MustCompile(name + `-\$|[)}]\.` + name)
 	return slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool {
-		text := fmt.Sprint(c.Command, c.Args, c.Env)
-		return strings.Contains(text, localService+"-$") || strings.Contains(text, ")."+localService) ||
-			strings.Contains(text, "}."+localService)
+		return variable.MatchString(fmt.Sprint(c.Command, c.Args, c.Env))
 	})
 }
 

@@ -75,7 +75,7 @@ func TestWhyNotReady(t *testing.T) {
 		"ended as its probe fails, perhaps": {func(p *corev1.Pod) {
 			notReady(exit("Completed", 0, "", 5))(p)
 			p.Spec.Containers = []corev1.Container{{Name: "app", LivenessProbe: &corev1.Probe{}}}
-		}, "CrashLoopBackOff", "exit code 0, by itself or as its liveness probe fails"},
+		}, "CrashLoopBackOff", "exit code 0, by itself or as its liveness or startup probe fails"},
 		"no program": {crashed(waiting("CrashLoopBackOff"), notStarted, 2), "CrashLoopBackOff", `exec: "/no": stat /no: no such file (2 restarts)`},
 		"waits to run again": {crashed(waiting("CrashLoopBackOff"), exit("Error", 1, "", 5), 1), "CrashLoopBackOff",
 			"exit code 1 (1 restart)"},
@@ -114,7 +114,7 @@ func TestWhyNotReady(t *testing.T) {
 			notReady(waiting("PodInitializing"))(p)
 			p.Spec.InitContainers = []corev1.Container{{Name: "proxy", StartupProbe: &corev1.Probe{}}}
 			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "proxy", State: exit("Error", 137, "", 5)}}
-		}, "CrashLoopBackOff", "init container proxy: exit code 137, by itself or as its startup probe fails"},
+		}, "CrashLoopBackOff", "init container proxy: exit code 137, by itself or as its liveness or startup probe fails"},
 		"sidecar is not ready": {func(p *corev1.Pod) {
 			lost(p)
 			p.Spec.InitContainers = []corev1.Container{{Name: "proxy",
@@ -135,6 +135,11 @@ func TestWhyNotReady(t *testing.T) {
 			lost(p)
 			p.Status.Conditions[0].Reason, p.Status.Conditions[0].Message = "ReadinessGatesNotReady", "gate x is False"
 		}, "ReadinessGatesNotReady", "gate x is False"},
+		"readiness gate that nothing sets": {func(p *corev1.Pod) {
+			lost(p)
+			p.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: "example.com/balanced"}}
+			p.Status.Conditions[0].Reason = "ReadinessGatesNotReady"
+		}, "ReadinessGatesNotReady", "nothing sets its readiness gate example.com/balanced: does the controller run that should?"},
 		"lost":                     {func(p *corev1.Pod) { p.Status = corev1.PodStatus{Reason: "NodeLost"} }, "NodeLost", "NodeLost"},
 		"the kubelet says nothing": {func(p *corev1.Pod) { p.Status = corev1.PodStatus{} }, "NotReady", "not ready"},
 	} {

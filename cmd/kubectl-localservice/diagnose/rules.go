@@ -3,6 +3,7 @@ package diagnose
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -66,35 +67,38 @@ type rule struct {
 // rules lists what may be wrong with a name, the most specific first. A name has the first rule that applies.
 var rules = []rule{
 	{NameConflict, func(n *name) bool { return n.rival != "" }, func(n *name) Finding {
-		if groupBy := n.LocalService.Spec.GroupBy; groupBy != "" {
-			return Finding{Cause: "the name is that of value " + own(n.rival),
+		if groupBy := n.facts.LocalService.Spec.GroupBy; groupBy != "" {
+			return Finding{Cause: "the name is that of value " + quoteForeign(n.rival),
 				Act: "set the label " + groupBy + " to one value on the nodes of both"}
 		}
-		return Finding{Cause: "the name is that of node " + own(n.rival), Act: "select only one of the two nodes"}
+		return Finding{Cause: "the name is that of node " + quoteForeign(n.rival), Act: "select only one of the two nodes"}
 	}},
-	{NodeWithoutName, func(n *name) bool { return n.Service == "" }, func(n *name) Finding {
-		groupBy := n.LocalService.Spec.GroupBy
+	{NodeWithoutName, func(n *name) bool { return n.result.Service == "" }, func(n *name) Finding {
+		groupBy := n.facts.LocalService.Spec.GroupBy
 		return Finding{State: Empty, Cause: "no value for label " + groupBy + " (spec.groupBy), so no name",
-			Act: "set the label, or correct spec.groupBy: " + n.Kubectl + " get nodes -L " + groupBy}
+			Act: "set the label, or correct spec.groupBy: " + n.facts.Kubectl + " get nodes -L " + groupBy}
 	}},
 	{NameConflict, serviceIs(NameConflict), theService},
 	{ServiceMissing, serviceIs(ServiceMissing), theService},
 	{ServiceOutdated, serviceIs(ServiceOutdated), theService},
-	{EndpointsOutdated, func(n *name) bool { return n.hostnames != nil && !n.isPublished }, func(*name) Finding {
-		return Finding{Cause: manager + " has not published the pods in EndpointSlices yet"}
+	{EndpointsOutdated, func(n *name) bool {
+		return n.facts.hostnames != nil && !n.facts.isPublished
+	}, func(n *name) Finding {
+		return Finding{Cause: "the pods are not in EndpointSlices yet; " +
+			whyUnpublished(n, plan.ServiceName(n.facts.LocalService.Name, plan.Source, ""))}
 	}},
-	{EndpointsOutdated, func(n *name) bool { return n.outdated.Has(n.Hostname) }, func(n *name) Finding {
+	{EndpointsOutdated, func(n *name) bool { return n.facts.outdated.Has(n.result.Hostname) }, func(n *name) Finding {
 		return untilWritten(n.facts, EndpointsOutdated, "the name is not up to date")
 	}},
 	{PodsMislabelled, func(n *name) bool { return len(n.mislabelled) > 0 }, whyMislabelled},
 	{NodeNotReady, func(n *name) bool {
-		return are(n, func(node *corev1.Node) bool { return unreadiness(node) != nil }) &&
-			(n.Endpoints.Ready == 0 || len(n.unready) > 0)
+		return allNodes(n, func(node *corev1.Node) bool { return unreadiness(node) != nil }) &&
+			(!n.result.Answers() || len(n.unready) > 0)
 	}, func(n *name) Finding {
 		f := Finding{Cause: theNodeIs(n) + "NotReady",
-			About: since(unreadiness(n.on[0]).LastTransitionTime, n.agesAt),
-			Act:   fmt.Sprintf("see %s describe node %s", n.Kubectl, n.on[0].Name)}
-		if n.Endpoints.Total == 0 && len(n.pods) == 0 {
+			About: since(unreadiness(n.on[0]).LastTransitionTime, n.facts.agesAt),
+			Act:   fmt.Sprintf("see %s describe node %s", n.facts.Kubectl, n.on[0].Name)}
+		if n.result.Endpoints.Total == 0 && len(n.pods) == 0 {
 			f.State = Empty
 		}
 		return f
@@ -105,35 +109,43 @@ var rules = []rule{
 	}},
 	{EndpointsOutdated, func(n *name) bool { return len(n.unpublished) > 0 }, func(n *name) Finding {
 		return Finding{About: each(n.unpublished, podName),
-			Cause: "pods are ready, but not in the EndpointSlices; " + manager + " has not added them yet"}
+			Cause: "pods are ready, but not in the EndpointSlices; " + whyUnpublished(n, n.result.Service)}
 	}},
-	{EndpointsOutdated, func(n *name) bool { return n.Endpoints.Ready < n.Endpoints.Total }, func(n *name) Finding {
+	{EndpointsOutdated, func(n *name) bool {
+		return n.result.Endpoints.Ready < n.result.Endpoints.Total
+	}, func(n *name) Finding {
 		return Finding{Cause: fmt.Sprintf("%d of %d endpoints are ready, the others are of no pod here",
-			n.Endpoints.Ready, n.Endpoints.Total), Act: fmt.Sprintf("see who manages their EndpointSlice: %s get "+
-			"endpointslices -n %s -l kubernetes.io/service-name=%s --show-labels", n.Kubectl, n.LocalService.Namespace,
-			n.Service)}
+			n.result.Endpoints.Ready, n.result.Endpoints.Total), Act: fmt.Sprintf("see who manages their EndpointSlice: "+
+			"%s get endpointslices -n %s -l kubernetes.io/service-name=%s --show-labels", n.facts.Kubectl,
+			n.facts.LocalService.Namespace, n.result.Service)}
 	}},
 	{PortsMissing, func(n *name) bool { return len(n.missingPorts) > 0 }, func(n *name) Finding {
 		return Finding{Cause: whyNoPort(n), About: namedPorts(n),
 			Act: "correct targetPort, or name the container's port"}
 	}},
-	{"", func(n *name) bool { return n.Endpoints.Ready > 0 }, func(*name) Finding {
+	{ServiceOutdated, func(n *name) bool { return len(n.differs) > 0 && n.result.Answers() }, func(n *name) Finding {
+		return untilWritten(n.facts, ServiceOutdated, "the Service differs from the LocalService in "+
+			strings.Join(n.differs, ", "))
+	}},
+	{"", func(n *name) bool { return n.result.Answers() }, func(*name) Finding {
 		return Finding{State: Healthy}
 	}},
 	{PodsEnded, func(n *name) bool { return len(n.terminating) > 0 }, func(n *name) Finding {
 		return Finding{Cause: "only terminating pods", About: each(n.terminating, podName)}
 	}},
+	{PodsNotReady, func(n *name) bool { return len(n.waiting) > 0 }, func(n *name) Finding {
+		return Finding{Cause: n.waiting[0].cause, About: byCause(n.waiting)}
+	}},
 	{PodsEnded, func(n *name) bool { return len(n.pods) > 0 }, func(n *name) Finding {
-		return Finding{State: Empty, Cause: "only ended pods: " + n.pods[0].cause, About: byCause(n.pods)}
+		f := Finding{State: Empty, Cause: "only ended pods: " + n.pods[0].cause, About: byCause(n.pods)}
+		if kind, _ := workloadOf(n.pods[0].object); kind == "Job" {
+			f.Act = "a name needs pods that keep running, such as those of a Deployment or DaemonSet: a Job ends"
+		}
+		return f
 	}},
 	{NodeUnschedulable, func(n *name) bool {
-		return are(n, func(node *corev1.Node) bool { return node.Spec.Unschedulable })
-	}, func(n *name) Finding { return noPod(n, theNodeIs(n)+"cordoned") }},
-	{NodeUnschedulable, func(n *name) bool {
-		return are(n, func(node *corev1.Node) bool { return n.keepsOff(node) != "" })
-	}, func(n *name) Finding {
-		return noPod(n, theNodeIs(n)+"tainted with "+n.keepsOff(n.on[0])+", which its pods do not tolerate")
-	}},
+		return allNodes(n, func(node *corev1.Node) bool { return n.facts.keepsOff(node) != "" })
+	}, func(n *name) Finding { return noPod(n, theNodeIs(n)+n.facts.keepsOff(n.on[0])) }},
 	{NoPods, func(*name) bool { return true }, func(n *name) Finding { return noPod(n, "") }},
 }
 
@@ -162,26 +174,34 @@ func serviceIs(reason Reason) func(*name) bool {
 
 func theService(n *name) Finding { return n.service }
 
-// manager writes what Kubernetes publishes.
-const manager = "kube-controller-manager"
+// whyUnpublished says why Kubernetes has not published the pods of a Service: in its own words, if it has recorded an
+// event. The name of the Service is also the beginning of those of its EndpointSlices.
+func whyUnpublished(n *name, service string) string {
+	for _, e := range slices.Backward(n.facts.Around.Events) {
+		if e.Reason == eventUnpublished && e.InvolvedObject.Name == service {
+			return regexp.MustCompile(`\b`+regexp.QuoteMeta(service)+`(-\w+)?`).ReplaceAllString(quoteForeign(e.Message), "…")
+		}
+	}
+	return "kube-controller-manager has not added them yet"
+}
 
 // whyMislabelled says which pods are on another node than their label says. Those of other nodes answer under the name.
 func whyMislabelled(n *name) Finding {
-	return Finding{Cause: "pods lack the label " + n.nodeLabelKey + ", or have that of another node",
+	return Finding{Cause: "pods lack the label " + n.facts.nodeLabelKey + ", or have that of another node",
 		About: each(n.mislabelled, func(p *pod) string {
 			return p.Name + " on " + p.object.Spec.NodeName + " has " + cmp.Or(p.NodeLabel, "none")
 		}),
 		Act: fmt.Sprintf("see why: %s get events -n %s --field-selector=reason=%s; without one, see whether the controller "+
-			"runs and labels pods (-label-pods)", n.Kubectl, n.LocalService.Namespace, plan.EventNodeLabelRefused)}
+			"runs and labels pods (-label-pods)", n.facts.Kubectl, n.facts.LocalService.Namespace, plan.EventNodeLabelRefused)}
 }
 
 func podName(p *pod) string { return p.Name }
 
 // each describes the first few pods.
 func each(pods []*pod, describe func(*pod) string) string {
-	var texts []string
-	for _, p := range pods {
-		texts = append(texts, describe(p))
+	texts := make([]string, len(pods)) // Thousands of pods may wait, for each of thousands of names.
+	for i, p := range pods[:min(len(pods), maxListed)] {
+		texts[i] = describe(p)
 	}
 	return first(texts)
 }
@@ -196,21 +216,20 @@ func theNodeIs(n *name) string {
 
 // byCause names the pods with the cause of the first one, and then the others with theirs.
 func byCause(pods []*pod) string {
-	var same, others []string
-	for _, p := range pods {
-		if p.cause == pods[0].cause {
-			same = append(same, words.Join(": ", p.Name, p.note))
-		} else {
-			others = append(others, p.Name+": "+p.cause)
+	isSame := func(p *pod) bool { return p.cause == pods[0].cause }
+	others := only(pods, func(p *pod) bool { return !isSame(p) })
+	return each(append(only(pods, isSame), others...), func(p *pod) string {
+		if isSame(p) {
+			return words.Join(": ", p.Name, p.note)
 		}
-	}
-	return first(append(same, others...))
+		return p.Name + ": " + p.cause
+	})
 }
 
 // howToStart says how pods become ready that wait for a name of their LocalService; "" if they do not seem to.
 func howToStart(n *name) string {
-	if n.Endpoints.Ready > 0 || n.LocalService.Spec.PublishNotReadyAddresses || !slices.ContainsFunc(n.unready,
-		func(p *pod) bool { return p.Reason == ProbeFails && namesItself(p.object, n.LocalService.Name) }) {
+	if n.result.Answers() || n.facts.LocalService.Spec.PublishNotReadyAddresses || !slices.ContainsFunc(n.unready,
+		func(p *pod) bool { return p.Reason == ProbeFails && namesItself(p.object, n.facts.LocalService.Name) }) {
 		return ""
 	}
 	return "if it waits for its own name, which it gets only when it is ready, set publishNotReadyAddresses: true in " +
@@ -223,9 +242,9 @@ func seePod(n *name, p *pod) string {
 	case "":
 		return ""
 	case itsNode:
-		return fmt.Sprintf("see %s %s %s", n.Kubectl, p.more, p.object.Spec.NodeName)
+		return fmt.Sprintf("see %s %s %s", n.facts.Kubectl, p.more, p.object.Spec.NodeName)
 	}
-	command := fmt.Sprintf("see %s %s -n %s %s", n.Kubectl, p.more, p.object.Namespace, p.Name)
+	command := fmt.Sprintf("see %s %s -n %s %s", n.facts.Kubectl, p.more, p.object.Namespace, p.Name)
 	if p.more == itsLog && p.Container != "" {
 		command += " -c " + p.Container
 	}
@@ -256,16 +275,12 @@ func namedPorts(n *name) string {
 	return cmp.Or(first(sets.List(named)), "they name none")
 }
 
-// noPod says that no pod is on the node, and why, and which pods no node has yet, and why.
+// noPod says that no pod is on the node, and why.
 func noPod(n *name, why string) Finding {
-	f, waits := Finding{State: Empty}, ""
-	if waiting := n.facts.pods[""]; len(waiting) > 0 {
-		waits, f.About = waiting[0].cause, each(waiting, podName)
+	f := Finding{State: Empty, Cause: words.Join("; ", "no matching pod here", why),
+		About: labels.FormatLabels(n.facts.LocalService.Spec.Selector)}
+	if why == "" {
+		f.Act = tooFew(n.facts)
 	}
-	selector := labels.FormatLabels(n.LocalService.Spec.Selector)
-	if len(selector) > 40 { // What follows is the cause: a table has no room for both.
-		selector = "the labels of spec.selector"
-	}
-	f.Cause = words.Join("; ", "no pod with "+selector+" here", why, waits)
 	return f
 }

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -66,17 +67,39 @@ func TestRules(t *testing.T) {
 						Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{node}}}}}}}}
 		}
 	}
+	amid := func(in Input, around Around) Input {
+		in.Around = around
+		return in
+	}
+	event := func(reason, kind, name, message string) corev1.Event {
+		return corev1.Event{Reason: reason, Message: message, InvolvedObject: corev1.ObjectReference{Kind: kind, Name: name}}
+	}
+	claiming := func(claim string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Spec.Volumes = []corev1.Volume{{Name: "token"}, {VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}}
+		}
+	}
+	generated := func(from string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.GenerateName = from } }
+	holding := func(port int32) func(*corev1.Pod) { return containing(corev1.ContainerPort{HostPort: port}) }
+	serving := func(e discoveryv1.Endpoint, is bool) discoveryv1.Endpoint {
+		e.Conditions.Serving = &is
+		return e
+	}
 	const (
+		few = "Deployment web has 1 replica for 2 names: scale it, by minReplicas if a HorizontalPodAutoscaler does, or " +
+			"use a DaemonSet"
 		label  = "pods lack the label vm/rack, or have that of another node "
 		events = "; see why: kubectl get events -n default --field-selector=reason=NodeLabelRefused; without one, see " +
 			"whether the controller runs and labels pods (-label-pods)"
 		log    = "; see kubectl logs -n default "
 		others = "1 of 2 endpoints are ready, the others are of no pod here; see who manages their EndpointSlice: " +
 			"kubectl get endpointslices -n default -l kubernetes.io/service-name=demo-n1 --show-labels"
-		no      = "no pod with app=demo here"
+		no      = "no matching pod here"
+		demo    = " (app=demo)"
 		node    = "; see kubectl describe node n1"
 		gpus    = "; the node is tainted with gpu=yes:NoSchedule, which its pods do not tolerate"
-		waits   = "; not scheduled: 0/3 nodes are available: 3 Insufficient cpu."
+		waits   = "not scheduled: 0/3 nodes are available: 3 Insufficient cpu."
 		another = "; create this LocalService under another name: deleting the Service does not help, as its owner " +
 			"would create it again"
 	)
@@ -110,7 +133,21 @@ func TestRules(t *testing.T) {
 			s.Spec.Selector = map[string]string{"app": "demo"}
 		}), ready, aPod("a", "n1")), ServiceOutdated, Degraded, "1/1", "the Service has another selector than the " +
 			`LocalService says; the controller has not written it yet (app=demo)`},
-		"orphaned": {with(changed(withoutOwner), ready, aPod("a", "n1")), "", Healthy, "1/1", ""},
+		"orphaned": {with(changed(withoutOwner), ready, aPod("a", "n1")), ServiceOutdated, Degraded, "1/1",
+			"the Service differs from the LocalService in ownerReferences; the controller has not written it yet"},
+		"another port": {with(changed(func(s *corev1.Service) {
+			s.Spec.Ports, s.Spec.SessionAffinity = []corev1.ServicePort{{Port: 80}}, corev1.ServiceAffinityClientIP
+		}), ready, aPod("a", "n1")), ServiceOutdated, Degraded, "1/1", "the Service differs from the LocalService in " +
+			"ports, sessionAffinity; the controller has not written it yet"},
+		"another port, and no pod": {with(changed(func(s *corev1.Service) {
+			s.Spec.Ports = []corev1.ServicePort{{Port: 80}}
+		}), nil), NoPods, Empty, "0/0", no + demo},
+		"another port, and the spec is invalid": {func() Input {
+			in := with(changed(func(s *corev1.Service) { s.Spec.Ports = []corev1.ServicePort{{Port: 80}} }), ready,
+				aPod("a", "n1"))
+			in.LocalService = localService(func(ls *v1alpha1.LocalService) { ls.Spec.GroupBy = "zone" })
+			return in
+		}(), "", Healthy, "1/1", ""},
 		"orphaned, and being deleted": {with(changed(withoutOwner, deleted), nil), ServiceOutdated, Down, "0/0",
 			"the Service is being deleted"},
 
@@ -138,6 +175,8 @@ func TestRules(t *testing.T) {
 			"1/2", "CrashLoopBackOff (b)" + log + "b"},
 		"not ready, but published": {publishing(with(services, ready, aPod("a", "n1", crash))), PodsNotReady, Degraded, "1/1",
 			"CrashLoopBackOff (a)" + log + "a"},
+		"not ready, but published, as Kubernetes does": {publishing(with(services, published(serving(anEndpoint("a",
+			"10.0.0.1", true), false)), aPod("a", "n1", crash))), PodsNotReady, Down, "0/1", "CrashLoopBackOff (a)" + log + "a"},
 		"waits for its own name": {with(services, unready, aPod("a", "n1", asking)), PodsNotReady, Down, "0/1",
 			"its readiness probe does not succeed (a); if it waits for its own name, which it gets only when it " +
 				"is ready, set publishNotReadyAddresses: true in the LocalService"},
@@ -145,6 +184,12 @@ func TestRules(t *testing.T) {
 			"0/1", "CrashLoopBackOff (a)" + log + "a"},
 		"not published yet": {with(services, nil, aPod("a", "n1")), EndpointsOutdated, Down, "0/0",
 			"pods are ready, but not in the EndpointSlices; kube-controller-manager has not added them yet (a)"},
+		"not published, as a quota is used up": {amid(with(services, nil, aPod("a", "n1")), Around{Events: []corev1.Event{
+			event(eventUnpublished, "Service", "demo-n1", "of before"), event(eventUnpublished, "Service", "demo-n1",
+				"Error updating Endpoint Slices for Service default/demo-n1: endpointslices \"demo-n1-x7x\" is forbidden: "+
+					"exceeded quota: objects"), event(eventUnpublished, "Service", "demo-n10", "of another")}}),
+			EndpointsOutdated, Down, "0/0", "pods are ready, but not in the EndpointSlices; Error updating Endpoint Slices " +
+				"for Service default/…: endpointslices \"…\" is forbidden: exceeded quota: objects (a)"},
 		"an endpoint too many, as that is not ready": {with(services, both, aPod("a", "n1")), EndpointsOutdated, Degraded,
 			"1/2", others},
 		"published by a mesh":      {with(services, mesh(true)), "", Healthy, "1/1", ""},
@@ -160,33 +205,62 @@ func TestRules(t *testing.T) {
 			"only ended pods: Evicted (a, b: Succeeded)"},
 		"only ended, and published as not ready": {with(services, unready, aPod("a", "n1", phase(corev1.PodSucceeded, ""))),
 			PodsEnded, Empty, "0/0", "only ended pods: Succeeded (a)"},
+		"a Job": {with(services, nil, aPod("a", "n1", phase(corev1.PodSucceeded, ""), madeBy("Job", "backup"))),
+			PodsEnded, Empty, "0/0", "only ended pods: Succeeded (a); a name needs pods that keep running, such as those " +
+				"of a Deployment or DaemonSet: a Job ends"},
 		"no pod": {with(services, nil, aPod("a", "n2"), aPod("b", "n1", func(p *corev1.Pod) { p.Labels["app"] = "x" })),
-			NoPods, Empty, "0/0", no},
-		"no pod, but unscheduled ones": {with(services, nil, aPod("a", "", unscheduled)), NoPods, Empty, "0/0",
-			no + waits + " (a)"},
+			NoPods, Empty, "0/0", no + demo},
+		"a pod waits that could come here": {on(with(services, nil, aPod("a", "", unscheduled, inPool("a"))),
+			nodesWith("n1:pool=a")...), PodsNotReady, Down, "0/0", waits + " (a)"},
+		"a pod waits that could not come here": {on(with(services, nil, aPod("a", "", unscheduled, inPool("a"))),
+			nodesWith("n1:pool=b")...), NoPods, Empty, "0/0", no + demo},
+		"a pod waits in place of an ended one": {with(services, nil, aPod("a", "n1", phase(corev1.PodFailed, "Evicted")),
+			aPod("b", "", unscheduled)), PodsNotReady, Down, "0/0", waits + " (b)"},
+		"a waiting pod is deleted": {with(services, nil, aPod("a", "", unscheduled, ending)), NoPods, Empty, "0/0",
+			no + demo},
+		"fewer replicas than names": {amid(on(with(services, nil, aPod("a", "n2")), nodesWith("n1", "n2")...), Around{
+			Workloads: []Workload{{"Deployment", "other", labels.Set{"app": "x"}, 0},
+				{"Deployment", "web", labels.Set{"app": "demo"}, 1}}}), NoPods, Empty, "0/0", no + demo + "; " + few},
+		"as many replicas as names": {amid(on(with(services, nil, aPod("a", "n2")), nodesWith("n1", "n2")...), Around{
+			Workloads: []Workload{{"Deployment", "web", labels.Set{"app": "demo"}, 2}}}), NoPods, Empty, "0/0", no + demo},
 
 		"cordoned": {on(with(services, nil, aPod("b", "n9"), aPod("c", "", unscheduled)), node1(cordoned)),
-			NodeUnschedulable, Empty, "0/0", no + "; the node is cordoned" + waits + " (c)"},
+			NodeUnschedulable, Empty, "0/0", no + "; the node is cordoned" + demo},
 		"cordoned, with a pod": {on(with(services, unready, aPod("a", "n1", crash)), node1(cordoned)), PodsNotReady, Down,
 			"0/1", "CrashLoopBackOff (a)" + log + "a"},
 		"tainted": {on(with(services, nil, aPod("b", "n9")), node1(gpu)), NodeUnschedulable, Empty, "0/0",
-			no + gpus},
+			no + gpus + demo},
 		"tainted without a value": {on(with(services, nil, aPod("b", "n9")), node1(taint("a.b/c", "",
 			corev1.TaintEffectNoExecute))), NodeUnschedulable, Empty, "0/0",
-			no + "; the node is tainted with a.b/c:NoExecute, which its pods do not tolerate"},
+			no + "; the node is tainted with a.b/c:NoExecute, which its pods do not tolerate" + demo},
 		"tainted, but tolerated": {on(with(services, nil, aPod("b", "n9", func(p *corev1.Pod) {
 			p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-		})), node1(gpu)), NoPods, Empty, "0/0", no},
+		})), node1(gpu)), NoPods, Empty, "0/0", no + demo},
 		"tainted, but pods only rather go elsewhere": {on(with(services, nil, aPod("b", "n9")), node1(taint("x", "",
-			corev1.TaintEffectPreferNoSchedule))), NoPods, Empty, "0/0", no},
+			corev1.TaintEffectPreferNoSchedule))), NoPods, Empty, "0/0", no + demo},
 		"tainted, with a pod that waits": {on(with(services, nil, aPod("b", "n9"), aPod("a", "", unscheduled)), node1(gpu)),
-			NodeUnschedulable, Empty, "0/0", no + gpus + waits + " (a)"},
+			NodeUnschedulable, Empty, "0/0", no + gpus + demo},
 		"tainted, with a pod that waits for another node": {on(with(services, nil, aPod("b", "", unscheduled,
 			daemon("n2"))), node1(gpu)), NodeUnschedulable, Empty, "0/0",
-			no + gpus},
+			no + gpus + demo},
 		"waits for this node alone": {with(services, nil, aPod("b", "", unscheduled, daemon("n1"))), PodsNotReady, Down,
-			"0/0", "not scheduled: 0/3 nodes are available: 3 Insufficient cpu. (b)"},
-		"tainted, and no pod anywhere": {on(with(services, nil), node1(gpu)), NoPods, Empty, "0/0", no},
+			"0/0", waits + " (b)"},
+		"its volume": {amid(with(services, nil, aPod("a", "", unscheduled, claiming("data"))), Around{Events: []corev1.Event{
+			event("ProvisioningFailed", "PersistentVolumeClaim", "data", `storageclass "fast" not found`),
+			event("ProvisioningFailed", "PersistentVolumeClaim", "of-another", "x")}}), PodsNotReady, Down, "0/0",
+			`not scheduled: its PersistentVolumeClaim is not bound, storageclass "fast" not found; ` +
+				waits[len("not scheduled: "):] + " (a: data)"},
+		"preempted": {amid(with(services, nil, aPod("web-7", "", unscheduled, daemon("n1"), generated("web-"))),
+			Around{Pods: []corev1.Pod{*aPod("x", "n1"), {ObjectMeta: metav1.ObjectMeta{Name: "big", UID: "f-7"}}},
+				Events: []corev1.Event{event(eventPreempted, "Pod", "web-3", "Preempted by pod f-7 on node n1"),
+					event(eventPreempted, "Pod", "other-2", "x")}}), PodsNotReady, Down, "0/0",
+			"not scheduled: a pod of a higher priority has its place; " + waits[len("not scheduled: "):] +
+				" (web-7: Preempted by pod big on node n1)"},
+		"its host port": {amid(with(services, nil, aPod("b", "", unscheduled, daemon("n1"), holding(9100))),
+			Around{Pods: []corev1.Pod{*aPod("x", "n2", holding(9100)), *aPod("old", "n1", holding(9100)),
+				*aPod("y", "n1", holding(9101))}}), PodsNotReady, Down, "0/0", "not scheduled: another pod has its host port; " +
+			waits[len("not scheduled: "):] + " (b: 9100/TCP: old)"},
+		"tainted, and no pod anywhere": {on(with(services, nil), node1(gpu)), NoPods, Empty, "0/0", no + demo},
 		"down": {on(with(services, unready, aPod("a", "n1", lost)), node1(down(40))), NodeNotReady, Down, "0/1",
 			"the node is NotReady (for 40s)" + node},
 		"down, not noticed in the endpoints": {on(with(services, ready, aPod("a", "n1")), node1(down(1))), "", Healthy, "1/1",
@@ -202,7 +276,11 @@ func TestRules(t *testing.T) {
 				c.in.Nodes = nodesWith("n1")
 			}
 			c.in.Now = now
-			got := listOf(t, c.in).Items[0]
+			list := listOf(t, c.in)
+			got, around := list.Items[0], c.in.Around
+			if len(around.Workloads)+len(around.Pods)+len(around.Events) > 0 && !list.AsksAround {
+				t.Error("what is around would not be read")
+			}
 			if got.Reason != c.reason || got.State != c.state || got.Message != c.message {
 				t.Errorf("got  %s %s: %s\nwant %s %s: %s", got.State, got.Reason, got.Message, c.state, c.reason,
 					c.message)
@@ -266,7 +344,7 @@ func TestLongSelector(t *testing.T) {
 	})
 	got := listOf(t, Input{LocalService: ls, Nodes: []*corev1.Node{node1(cordoned)},
 		Services: []*corev1.Service{templates(ls)[0].Service("n1")}}).Items[0]
-	if got.Cause != "no pod with the labels of spec.selector here; the node is cordoned" {
+	if got.Cause != "no matching pod here; the node is cordoned" {
 		t.Errorf("%s: %s", got.Reason, got.Cause)
 	}
 }

@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -14,29 +15,29 @@ import (
 // addService adds to a name what is wrong with the Service that it needs, or in mode Hostnames with the first of both,
 // and how it is reached.
 func addService(n *name) {
-	if n.Service == "" {
+	if n.result.Service == "" {
 		return
 	}
-	n.DNSName = n.Name() + "." + n.LocalService.Namespace + ".svc." + n.ClusterDomain
-	n.service = compareService(n.facts, n.purpose, n.Node.Node)
-	n.HasService = n.service.Reason != ServiceMissing && n.service.Reason != NameConflict
-	if n.hostnames != nil && n.service.Reason == "" {
-		n.service = compareService(n.facts, plan.Source, "")
+	n.result.DNSName = n.result.Name() + "." + n.facts.LocalService.Namespace + ".svc." + n.facts.ClusterDomain
+	n.service = compareService(n, n.facts.purpose)
+	n.result.HasService = n.service.Reason != ServiceMissing && n.service.Reason != NameConflict
+	if n.facts.hostnames != nil && n.service.Reason == "" {
+		n.service = compareService(n, plan.Source)
 	}
 }
 
-// compareService says how a Service differs from what the LocalService says. The node counts only if the purpose is
-// plan.ForNode.
-func compareService(f *facts, purpose plan.Purpose, node string) Finding {
-	ls, service, selector := f.LocalService, "Service", labels.Set{}
-	name := plan.ServiceName(ls.Name, purpose, node)
+// compareService says what is wrong with a Service of a name. It adds to the name in what else the Service differs from
+// what the LocalService says.
+func compareService(n *name, purpose plan.Purpose) Finding {
+	f, ls, service, node, position := n.facts, n.facts.LocalService, "Service", "", 0
+	name := plan.ServiceName(ls.Name, purpose, n.result.Node)
 	switch purpose {
 	case plan.ForNode:
-		selector = labels.Merge(ls.Spec.Selector, labels.Set{f.nodeLabelKey: naming.NodeLabelValue(node)})
+		node = n.result.Node
 	case plan.Source:
-		selector, service = ls.Spec.Selector, "Service "+name+" for the pods"
+		service = "Service " + name + " for the pods"
 	case plan.Published:
-		service = "Service " + name + " for the names"
+		service, position = "Service "+name+" for the names", 1
 	}
 	object := f.services[name]
 	if object == nil {
@@ -51,18 +52,24 @@ func compareService(f *facts, purpose plan.Purpose, node string) Finding {
 				plan.AdoptionCommand(f.Kubectl, ls, node, f.nodeLabelKey) + "; " + conflict.Act
 		}
 		if owner := plan.ControllerOf(object); owner != (plan.Controller{}) {
-			conflict.Cause = "the name is taken by a Service of " + own(owner.Description())
+			conflict.Cause = "the name is taken by a Service of " + quoteForeign(owner.Description())
 			conflict.Act = "create this LocalService under another name: deleting the Service does not help, as its " +
 				"owner would create it again"
 		}
 		return conflict
 	case holder == plan.Predecessor, object.DeletionTimestamp != nil:
 		return Finding{Reason: ServiceOutdated, Cause: "the " + service + " is being deleted"}
-	case !labels.Equals(object.Spec.Selector, selector):
+	case len(f.templates) == 0:
+		return Finding{}
+	case !labels.Equals(object.Spec.Selector, f.templates[position].Service(node).Spec.Selector):
 		other := untilWritten(f, ServiceOutdated, "the "+service+" has another selector than the LocalService says")
-		other.About = own(labels.FormatLabels(object.Spec.Selector))
+		other.About = quoteForeign(labels.FormatLabels(object.Spec.Selector))
 		return other
 	}
+	fields := f.templates[position].Mismatches(object, node)
+	n.differs = append(n.differs, only(fields, func(field string) bool { // Labels of nodes may be needed for two of them.
+		return f.AllNodes || field != "labels" && field != "annotations"
+	})...)
 	return Finding{}
 }
 

@@ -17,18 +17,18 @@ import (
 )
 
 const (
-	// most is how many items a text lists before it only counts.
-	most = 3
-	// ownLength is how many bytes a text has of what somebody else wrote.
-	ownLength = 300
+	// maxListed is how many items a text lists before it only counts.
+	maxListed = 3
+	// foreignLength is how many bytes a text has of what somebody else wrote.
+	foreignLength = 300
 )
 
 // first lists the first few items, and counts the rest.
-func first(items []string) string { return words.List(items, most) }
+func first(items []string) string { return words.List(items, maxListed) }
 
-// own makes a line of a text that somebody else wrote.
-func own(text string) string {
-	return words.Cut(words.Printable(strings.Join(strings.Fields(text), " ")), ownLength)
+// quoteForeign makes a line of a text that somebody else wrote.
+func quoteForeign(text string) string {
+	return words.Cut(words.Printable(strings.Join(strings.Fields(text), " ")), foreignLength)
 }
 
 // since says for how long something has been so or, with a zero now, since when; "" if that is not known.

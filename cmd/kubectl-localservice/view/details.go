@@ -13,13 +13,13 @@ import (
 // Details holds everything that is known about one cell.
 type Details struct {
 	*diagnose.Node
-	// Events are the newest ones of the pods and of the LocalService, the newest first.
+	// Events are the newest ones of the pods, the Services and the LocalService, the newest first.
 	Events []Event `json:"events"`
 	// EventsProblem says why there are no events to show.
 	EventsProblem string `json:"eventsProblem,omitempty"`
 }
 
-// Event is an event of a pod, or of the LocalService.
+// Event is an event of a pod, a Service or the LocalService.
 type Event struct {
 	Time    time.Time `json:"time"`
 	Type    string    `json:"type"`

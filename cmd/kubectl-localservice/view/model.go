@@ -3,7 +3,7 @@ package view
 
 import (
 	"cmp"
-	"strings"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -59,8 +59,8 @@ type Column struct {
 	// GroupBy is the node label whose values are the rows; "" if nodes are.
 	GroupBy string `json:"groupBy,omitempty"`
 	diagnose.Summary
-	// Message is about the LocalService as a whole.
-	Message string `json:"message,omitempty"`
+	// Notices are about the LocalService as a whole; the last one, about the controller, may be empty.
+	Notices []diagnose.Notice `json:"notices"`
 	// Cells are by row: the name of a node, or <label>=<value> for a group of nodes. In an update they are only those
 	// that have changed, null for one that is gone.
 	Cells map[string]*Cell `json:"cells"`
@@ -106,13 +106,15 @@ type Status struct {
 	Problems []string `json:"problems"`
 	// Controller says that the controller does not seem to run, "" if it does.
 	Controller string `json:"controller,omitempty"`
+	// Nothing says that there is no LocalService to show, "" if there is one.
+	Nothing string `json:"nothing,omitempty"`
 }
 
 // NewColumn makes a column from what is known about a LocalService.
 func NewColumn(list *diagnose.NodeList) *Column {
 	c := &Column{Namespace: list.Namespace, Name: list.LocalService, Mode: list.Mode, GroupBy: list.GroupBy,
 		Summary: list.Summary, Cells: make(map[string]*Cell, len(list.Items)),
-		Message: strings.TrimSpace(list.Controller + "\n" + list.Message)}
+		Notices: append(slices.Clone(list.Notices), diagnose.Notice{Message: list.Controller})}
 	for _, n := range list.Items {
 		c.Cells[Row(list, n)] = &Cell{n.Finding, n.Endpoints}
 	}
@@ -139,8 +141,9 @@ func Updates(before, now *Matrix) []Update {
 		updates = append(updates, Update{Places: places})
 	}
 	if !apiequality.Semantic.DeepEqual(before.Status, now.Status) { // Last: now all is sent.
-		updates = append(updates, Update{Status: &Status{now.Loaded, append([]string{}, now.Problems...),
-			now.Controller}})
+		status := now.Status
+		status.Problems = append([]string{}, now.Problems...) // [] in JSON, not null
+		updates = append(updates, Update{Status: &status})
 	}
 	return updates
 }
@@ -166,9 +169,8 @@ func changeOf(before, now *Column) (change *Column, isChange bool) {
 	if before == nil || now == nil {
 		return now, before != now
 	}
-	out := *now
+	was, out := *before, *now
 	out.Cells = changed(before.Cells, now.Cells)
-	isSame := before.Mode == now.Mode && before.GroupBy == now.GroupBy && before.Message == now.Message &&
-		before.Summary == now.Summary
-	return &out, !isSame || len(out.Cells) > 0
+	was.Cells = out.Cells
+	return &out, !apiequality.Semantic.DeepEqual(was, out) || len(out.Cells) > 0
 }

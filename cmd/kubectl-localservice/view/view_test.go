@@ -50,7 +50,7 @@ func TestUpdates(t *testing.T) {
 	now.Problems = []string{"no"}
 	column := func(name, groupBy string, cells map[string]*Cell) map[string]*Column {
 		return map[string]*Column{"default/" + name: {Namespace: "default", Name: name, Mode: "Services",
-			GroupBy: groupBy, Cells: cells}}
+			GroupBy: groupBy, Cells: cells, Notices: []diagnose.Notice{{}}}}
 	}
 	want := []Update{
 		{Columns: column("demo", "", map[string]*Cell{
@@ -74,7 +74,7 @@ func TestUpdates(t *testing.T) {
 		t.Errorf("of what is the same: %v", got)
 	}
 	messages := list("same", "", item("n1", 1, 1, ""))
-	messages.Message = "The cluster has no node"
+	messages.Notices = []diagnose.Notice{{Message: "The cluster has no node"}}
 	columns := maps.Clone(before.Columns)
 	columns["default/same"] = NewColumn(messages)
 	now = &Matrix{Status: before.Status, Columns: columns}

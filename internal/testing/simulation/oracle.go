@@ -74,7 +74,8 @@ func (o *oracle) checkLocalService(ls *v1alpha1.LocalService) {
 			}
 		default:
 			o.checkService(ls, service, node)
-			if slices.ContainsFunc(o.answering(ls, node), isLabelled) {
+			answers := func(p *corev1.Pod) bool { return isLabelled(p) && isReady(p) }
+			if slices.ContainsFunc(o.answering(ls, node), answers) {
 				ready++
 			}
 		}
@@ -143,7 +144,8 @@ func (o *oracle) checkHostnames(ls *v1alpha1.LocalService, conflicts int) (names
 		}
 		for _, e := range slice.Endpoints {
 			have[fmt.Sprint(ptr.Deref(e.Hostname, ""), e.Addresses[0], *e.Conditions.Ready)] = true
-			resolves[ptr.Deref(e.Hostname, "")] = *e.Conditions.Ready || resolves[ptr.Deref(e.Hostname, "")]
+			isReady := *e.Conditions.Ready && ptr.Deref(e.Conditions.Serving, true)
+			resolves[ptr.Deref(e.Hostname, "")] = isReady || resolves[ptr.Deref(e.Hostname, "")]
 		}
 	}
 	source := o.services[types.NamespacedName{Namespace: ls.Namespace, Name: sourceName(ls.Name)}]

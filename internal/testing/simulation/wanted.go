@@ -253,7 +253,7 @@ func isOfOtherMode(ls *v1alpha1.LocalService, service *corev1.Service) bool {
 		service.Name == naming.ServiceName(ls.Name, service.Annotations[v1alpha1.NodeAnnotationKey])
 }
 
-// answering returns the pods that answer by the name of a node.
+// answering returns the pods to which the name of a node leads.
 func (s *snapshot) answering(ls *v1alpha1.LocalService, node string) (out []*corev1.Pod) {
 	for _, pod := range s.pods {
 		if pod.Spec.NodeName == node && selects(ls, pod) && isEndpoint(ls, pod) {
@@ -267,12 +267,12 @@ func selects(ls *v1alpha1.LocalService, pod *corev1.Pod) bool {
 	return pod.Namespace == ls.Namespace && labels.SelectorFromSet(ls.Spec.Selector).Matches(labels.Set(pod.Labels))
 }
 
-// isEndpoint reports whether a pod that a LocalService selects answers.
+// isEndpoint reports whether the name of its node leads to a pod that a LocalService selects.
 func isEndpoint(ls *v1alpha1.LocalService, pod *corev1.Pod) bool {
 	return isReady(pod) || ls.Spec.PublishNotReadyAddresses && isPublished(pod)
 }
 
-// endpoints returns what a LocalService publishes in mode Hostnames, and for each name whether anything answers.
+// endpoints returns what a LocalService publishes in mode Hostnames, and for each name whether a pod is ready.
 func (s *snapshot) endpoints(ls *v1alpha1.LocalService) (published, answers map[string]bool) {
 	published, answers = map[string]bool{}, map[string]bool{}
 	names := s.hostnames(ls)
@@ -281,7 +281,7 @@ func (s *snapshot) endpoints(ls *v1alpha1.LocalService) (published, answers map[
 		if name == "" {
 			continue
 		}
-		answers[name] = answers[name] || len(s.answering(ls, node.Name)) > 0
+		answers[name] = answers[name] || slices.ContainsFunc(s.answering(ls, node.Name), isReady)
 		for _, pod := range s.pods {
 			if pod.Spec.NodeName == node.Name && selects(ls, pod) && isPublished(pod) {
 				published[fmt.Sprint(name, pod.Status.PodIP, isEndpoint(ls, pod))] = true

@@ -73,12 +73,14 @@ async function showDetails(cell) {
   keepInAddress();
 }
 
+const hintsOf = (column) => title("Hint", "", ...column.notices.map((n) => n.message)).slice(1);
+const textOf = (notices) => notices.map((n) => n.message).join(" ");
+
 function title(state, text, ...messages) {
   const h2 = make("h2", {}, state ? shape(state) : "", text);
-  const lines = messages.filter(Boolean).flatMap((m) => m.split("\n"));
-  const all = [h2, ...lines.map((line) => make("p", { className: "message" }, line))];
-  for (const e of all) e.dataset.state = state ?? "";
-  return all;
+  const lines = messages.filter(Boolean).map((line) => make("p", { className: "message" }, line));
+  for (const e of [h2, ...lines]) e.dataset.state = state ?? "";
+  return [h2, ...lines];
 }
 
 async function detailsOfCell(column, cell) {
@@ -119,7 +121,7 @@ async function detailsOfCell(column, cell) {
   }
   list.append(...section("More", link({ column: "", row: cell.row }, "All names of " + cell.row),
     link({ column: column.key, row: "" }, "LocalService " + column.key)));
-  return [...title(state, `${called(column)} on ${wordsOf(cell.row)[1]}`, message, column.message), list];
+  return [...title(state, `${called(column)} on ${wordsOf(cell.row)[1]}`, message), ...hintsOf(column), list];
 }
 
 function detailsOfRow(row) {
@@ -138,14 +140,14 @@ function detailsOfRow(row) {
 }
 
 function detailsOfColumn(column) {
-  const state = column.problem ? "Down" : STATES.find((s) => column.counts[s] > 0);
+  const state = column.problem ? "Problem" : STATES.find((s) => column.counts[s] > 0);
   const list = make("dl", {}), ns = ["-n", column.namespace];
   list.append(...section("Nodes", String(column.nodes)), ...section("Answering", answering(column)),
     ...section("Status", column.status || "not set yet"), ...section("Mode", column.mode));
   if (column.groupBy) list.append(...section("Grouped by", column.groupBy));
   list.append(...section("Commands", copyable(command("localservice", "nodes", column.name, ...ns)),
     copyable(command("describe", "localservice", ...ns, column.name))));
-  return [...title(state, column.key, column.problem, column.message), list];
+  return [...title(state, column.key, column.problem), ...hintsOf(column), list];
 }
 
 function closeDetails() {
@@ -161,7 +163,8 @@ function showTip(e) {
   const column = columns.get(e?.column);
   if (!column) return void (tip.hidden = true);
   const [title, text] = e.row ? describe(column, e.row) : [column.key,
-    [`${answering(column)} answering`, column.status, column.problem, column.message].filter(Boolean).join(". ")];
+    [`${answering(column)} answering`, column.status, column.problem, textOf(column.notices)].filter(Boolean)
+      .join(". ")];
   showTipAt(title, [text], e.getBoundingClientRect());
 }
 

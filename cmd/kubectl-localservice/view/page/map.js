@@ -130,7 +130,7 @@ function aim(row) {
   const s = sections.find((s) => s.rows.includes(row));
   if (!s) return;
   const i = s.rows.indexOf(row), box = s.canvas.getBoundingClientRect();
-  const troubles = shown.columns.filter((c) => c.cells.has(row) && passes(c.cells.get(row)))
+  const troubles = shown.columns.filter((c) => c.cells.has(row) && passes(c, c.cells.get(row)))
     .sort((a, b) => RANK[a.cells.get(row).state] - RANK[b.cells.get(row).state])
     .filter((c) => c.cells.get(row).state !== "Healthy");
   const lines = troubles.slice(0, 4).map((c) => `${called(c)}: ${describe(c, row)[1]}`);

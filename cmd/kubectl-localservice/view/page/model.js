@@ -12,12 +12,15 @@ const columns = new Map(); // by namespace/name: what the updates say, with Maps
 const rows = new Map(); // name -> the number of columns that have a cell there
 const places = new Map(); // node -> its zone and pool
 let order = []; // the names of all rows: groups, then nodes
-// What passes the filters, in order. The table has one of them across and the other down, by their keys.
-let shown = { columns: [], rows: [], across: [], down: [], flipped: false, worst: new Map(), causes: [] };
+// What passes the filters, in order. There is a table for groups of nodes, and one for nodes. Each has LocalServices
+// across and rows down or, turned, the other way round, by their keys.
+const NONE = { across: [], down: [], flipped: false };
+let shown = { columns: [], rows: [], tables: [NONE, NONE], worst: new Map(), causes: [], counts: {} };
 let active = { column: "", row: "" }; // where the keyboard is
 const wanted = new Set(); // states to show; all if there are none
 let wantedCause = ""; // the key of a cause, "" for all
 const isGroup = (row) => row.includes("="); // <label>=<value>, which no name of a node is
+const kindOf = (row) => (isGroup(row) ? 0 : 1); // the number of its table
 
 // wordsOf are what to show of a row: of a group the end of the label's key, and the value; of a node its name.
 function wordsOf(row) {
@@ -54,12 +57,12 @@ function apply(update) {
 
 function applyColumn(key, change) {
   let axes = !columns.has(key);
-  const none = Object.fromEntries(STATES.map((state) => [state, 0]));
-  const column = columns.get(key) ?? { key, cells: new Map(), counts: none };
+  const column = columns.get(key) ?? { key, cells: new Map(), counts: noCounts(), kinds: [0, 0] };
   columns.set(key, column);
   for (const [row, cell] of Object.entries(change.cells)) {
     const before = column.cells.get(row);
     if (before) column.counts[before.state]--;
+    column.kinds[kindOf(row)] += !!cell - !!before;
     if (cell) {
       column.counts[cell.state]++;
       column.cells.set(row, cell);
@@ -69,7 +72,8 @@ function applyColumn(key, change) {
     detailsChanged(key, row);
   }
   const { cells, ...about } = change;
-  for (const field of ["message", "groupBy"]) about[field] ??= ""; // Empty ones are left out.
+  about.groupBy ??= ""; // It is left out if it is empty.
+  about.notices = about.notices?.filter((n) => n.message) ?? [];
   Object.assign(column, about);
   return axes;
 }
@@ -86,9 +90,13 @@ function leaveRow(row) {
 
 // What is shown.
 
-const causeOf = (cell) => `${cell.reason} ${cell.cause}`;
-const passes = (cell) => (wanted.size === 0 || wanted.has(cell.state)) &&
-  (!wantedCause || causeOf(cell) === wantedCause);
+// noticeOf is the notice that explains a cell.
+const noticeOf = (column, cell) => column.notices.find((n) => n.reason && n.reason === cell.reason);
+// causeOf is the key of a cell's cause. What is wrong with pods is about one app: its image, its log.
+const causeOf = (column, cell) => [cell.reason, noticeOf(column, cell)?.cause ?? cell.cause,
+  ...(cell.reason === "PodsNotReady" ? [column.key] : [])].join(" ");
+const passes = (column, cell) => (wanted.size === 0 || wanted.has(cell.state)) &&
+  (!wantedCause || column.about.has(wantedCause) || causeOf(column, cell) === wantedCause);
 const isFiltered = () => wanted.size > 0 || wantedCause !== "";
 
 function matcher(id) {
@@ -96,69 +104,86 @@ function matcher(id) {
   return (text) => words.every((w) => text.toLowerCase().includes(w));
 }
 
+const FEW_ROWS = 9;
+const noCounts = () => Object.fromEntries(STATES.map((state) => [state, 0]));
+
 function filter() {
   order ??= [...rows.keys()].sort((a, b) => isGroup(b) - isGroup(a) || byNumber(a, b));
   const byName = matcher("by-name"), byNode = matcher("by-node");
   const visible = new Set(order.filter(byNode));
-  const worst = new Map(), causes = new Map(), some = new Set();
+  const worst = new Map(), causes = new Map(), counts = noCounts();
   const named = [...columns.values()].filter((c) => byName(c.key));
   for (const c of named) {
-    const notice = !c.problem && c.message.split("\n").filter((line) => line !== watching.controller).join("\n");
-    c.worst = c.problem ? RANK.Down : notice ? RANK.Degraded : RANK.Healthy;
+    const about = aboutColumn(c);
+    c.about = new Set(about.map((a) => a.key));
+    c.worst = about.length ? about[0].rank : RANK.Healthy;
+    c.passing = [0, 0];
     for (const [row, cell] of c.cells) {
       if (!visible.has(row)) continue;
-      const isCovered = cell.state === "Healthy" || (notice && cell.state === "Empty");
-      if (!isCovered && (wanted.size === 0 || wanted.has(cell.state))) addCause(causes, c, row, cell);
-      if (!passes(cell)) continue;
-      some.add(c);
+      counts[cell.state]++;
+      const isWanted = wanted.size === 0 || wanted.has(cell.state);
+      if (isWanted && cell.state !== "Healthy") addCause(causes, causeOfCell(c, cell), c, row);
+      if (noticeOf(c, cell)) c.worst = Math.min(c.worst, RANK.Degraded);
+      if (!passes(c, cell)) continue;
+      c.passing[kindOf(row)]++;
       c.worst = Math.min(c.worst, RANK[cell.state]);
       const rank = worst.get(row);
       if (rank === undefined || RANK[cell.state] < rank) worst.set(row, RANK[cell.state]);
     }
-    if (c.problem && !c.reported) addProblem(causes, c, "Down", c.status, c.problem);
-    if (notice) addProblem(causes, c, "Degraded", "", notice);
+    if (wanted.size === 0 || c.passing.some(Boolean)) for (const a of about) addCause(causes, a, c);
   }
-  const cs = named.filter((c) => !isFiltered() || some.has(c)).sort((a, b) => byNumber(a.key, b.key));
-  const rs = order.filter((row) => worst.has(row));
-  const place = (row) => Math.min(worst.get(row), RANK.Healthy); // Problems first.
-  rs.sort((a, b) => isGroup(b) - isGroup(a) || place(a) - place(b)); // It keeps the order of equal ones.
+  const cs = named.filter((c) => !isFiltered() || c.passing.some(Boolean)).sort((a, b) => byNumber(a.key, b.key));
+  const tables = [0, 1].map((kind) => tableOf(kind, cs, worst));
+  const rs = tables.flatMap((t) => t.rows);
   const sorted = [...causes.values()].sort((a, b) =>
     a.rank - b.rank || b.count - a.count || byNumber(a.text, b.text));
-  // The longer list goes down, where there is more room. Filters do not change that.
-  const flipped = rows.size > 0 && rows.size < columns.size;
-  const keys = (flipped ? cs.toSorted((a, b) => a.worst - b.worst) : cs).map((c) => c.key);
-  const few = flipped ? order.filter((row) => worst.has(row)) : keys;
-  shown = { columns: cs, rows: rs, across: few, down: flipped ? keys : rs, flipped, worst, causes: sorted };
+  shown = { columns: cs, rows: rs, tables, worst, causes: sorted, counts };
   if (!cs.some((c) => c.key === active.column)) active.column = cs[0]?.key ?? "";
   if (!worst.has(active.row)) active.row = rs[0] ?? "";
 }
 
-function addCause(causes, column, row, cell) {
-  const key = causeOf(cell);
-  let cause = causes.get(key);
-  if (!cause) {
-    cause = { key, text: cell.cause, rank: Infinity, count: 0, columns: new Map(), rows: new Set(),
-      message: cell.act };
-    causes.set(key, cause);
-  }
-  if (cause.message !== cell.act && !cause.columns.has(column)) cause.message = ""; // It is about one LocalService.
-  if (RANK[cell.state] < cause.rank) Object.assign(cause, { state: cell.state, rank: RANK[cell.state] });
-  cause.count++;
-  cause.columns.set(column, (cause.columns.get(column) ?? 0) + 1);
-  cause.rows.add(row);
+// tableOf is the table of one kind of rows, with the LocalServices that have names there.
+function tableOf(kind, cs, worst) {
+  const isThere = (c) => (c.cells.size ? c.kinds[kind] > 0 : kind === 1);
+  const all = order.filter((row) => kindOf(row) === kind);
+  const few = all.filter((row) => worst.has(row));
+  const place = (row) => Math.min(worst.get(row), RANK.Healthy); // Problems first.
+  const rs = few.toSorted((a, b) => place(a) - place(b)); // It keeps the order of equal ones.
+  const there = cs.filter((c) => isThere(c) && (!isFiltered() || c.passing[kind]));
+  // The longer list goes down, where there is more room; a few rows go across. Filters do not change that.
+  const flipped = all.length > 0 && all.length < Math.max(FEW_ROWS, [...columns.values()].filter(isThere).length);
+  if (all.length ? !rs.length : kind === 0) return { ...NONE, rows: rs };
+  const keys = (flipped ? there.toSorted((a, b) => a.worst - b.worst) : there).map((c) => c.key);
+  return { rows: rs, across: flipped ? few : keys, down: flipped ? keys : rs, flipped };
 }
 
-// addProblem adds what concerns a LocalService as a whole.
-function addProblem(causes, column, state, text, about) {
-  const key = `LocalService ${text} ${about}`;
+// aboutColumn is what concerns a LocalService as a whole, the worst first, but what explains a cell.
+function aboutColumn(c) {
+  const explains = (n) => n.reason && [...c.cells.values()].some((cell) => cell.reason === n.reason);
+  const about = c.notices.filter((n) => n.message !== watching.controller && !explains(n)).map((n) =>
+    ({ state: "Hint", rank: RANK.Degraded + 0.5, text: n.cause || n.message, message: n.message, isWhole: true }));
+  if (c.problem && !c.reported) about.unshift({ state: "Problem", rank: -1, text: c.status, message: c.problem });
+  return about.map((a) => ({ ...a, key: `LocalService ${a.text}` }));
+}
+
+function causeOfCell(column, cell) {
+  const notice = noticeOf(column, cell), rank = RANK[cell.state] - (notice ? 0.5 : 0);
+  return { key: causeOf(column, cell), state: cell.state, rank, text: notice?.cause ?? cell.cause,
+    message: notice?.message ?? cell.act, isWhole: !!notice };
+}
+
+// addCause adds a cell to its cause, or without a row a LocalService.
+function addCause(causes, { key, state, rank, text, message, isWhole }, column, row) {
   let cause = causes.get(key);
   if (!cause) {
-    const rank = state === "Down" ? -1 : RANK[state];
-    cause = { key, state, rank, text, about, count: 0, columns: new Map() };
+    cause = { key, text, message, isWhole, rank: Infinity, count: 0, columns: new Map(), rows: new Set() };
     causes.set(key, cause);
   }
+  if (cause.message !== message && !cause.columns.has(column)) cause.differs = true;
+  if (rank < cause.rank) Object.assign(cause, { state, rank });
   cause.count++;
-  cause.columns.set(column, 1);
+  cause.columns.set(column, (cause.columns.get(column) ?? 0) + 1);
+  if (row) cause.rows.add(row);
 }
 
 // describe is a title and what there is to say of a cell.

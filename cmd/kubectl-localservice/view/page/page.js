@@ -21,7 +21,7 @@ function schedule(changed) {
     if (grid.hidden !== wantsMap) grid.hidden = wantsMap, map.hidden = !wantsMap;
     $("by").hidden = !wantsMap;
     if (changed) drawAround(); // Before the others: it takes room.
-    wantsMap ? drawMap() : (measure(), drawTable());
+    wantsMap ? drawMap() : (measure(), drawTables());
     if (toBring && (watching.loaded || lost)) bring(toBring), (toBring = null);
     if (!changed) drawConnection();
   });
@@ -38,9 +38,7 @@ function drawAround() {
     of(shown.columns.length, columns.size, "LocalService"),
   ].filter(Boolean).join(" · ");
   for (const button of $("states").children) {
-    let sum = 0;
-    for (const c of columns.values()) sum += c.counts[button.value];
-    button.lastChild.textContent = sum.toLocaleString("en");
+    button.lastChild.textContent = shown.counts[button.value].toLocaleString("en");
     button.ariaPressed = String(wanted.has(button.value));
   }
   const now = map.hidden ? "table" : "map";
@@ -59,7 +57,7 @@ function drawAround() {
 
 function drawConnection() {
   const nothing = lost && columns.size === 0 ? "" : !watching.loaded ? "Reading the cluster …" :
-    columns.size === 0 ? "There is no LocalService here." :
+    columns.size === 0 ? watching.nothing ?? "" :
     shown.rows.length === 0 && (rows.size > 0 || shown.columns.length === 0) ? "Nothing matches the filters." : "";
   $("nothing").textContent = nothing;
   $("nothing").hidden = !nothing;
@@ -80,46 +78,47 @@ function some(items, number, all = items.length) {
   return items.slice(0, number).join(", ") + (more > 0 ? ` and ${more.toLocaleString("en")} more` : "");
 }
 
-// rowsOf names some of the rows of a cause, in order.
+// rowsOf names some of the rows of a cause, in order: a few that are not too long.
 function rowsOf(cause) {
   const first = [];
   for (const row of order) {
-    if (first.length === 3) break;
+    if (first.length === 3 || first.join().length > 24) break;
     if (cause.rows.has(row)) first.push(wordsOf(row)[1]);
   }
-  return some(first, 3, cause.rows.size);
+  return some(first, first.length, cause.rows.size);
 }
 
-const FEW = 5; // causes that are shown before somebody asks for more
+const few = () => (PHONE.matches ? 2 : 5); // causes that are shown before somebody asks for more
 let allCauses = false;
 function drawCauses() {
-  const where = shown.causes.map((cause) => (cause.about ? "" : rowsOf(cause)));
+  const where = shown.causes.map(rowsOf);
   const shownCauses = JSON.stringify([wantedCause, allCauses, watching.loaded, shown.causes.map((c) =>
-    [c.key, c.count, c.message, [...c.columns].map(([k, n]) => [k.key, n])]), where]);
+    [c.key, c.count, c.message, c.differs, [...c.columns].map(([k, n]) => [k.key, n])]), where]);
   if ($("causes").shown === shownCauses) return;
   $("causes").shown = shownCauses;
   const lines = shown.causes.map((cause, i) => {
     const names = [...cause.columns].sort((a, b) => b[1] - a[1])
       .map(([c, n]) => called(c) + (n === 1 ? "" : ` (${n.toLocaleString("en")})`));
-    const text = (className, text) => (text ? [make("span", { className }, text)] : []);
-    const message = cause.about || cause.message;
+    const text = (className, text) => (text ? [make("span", { className }, text), " "] : []);
+    const [first] = cause.columns.keys(), isWhole = cause.isWhole && !cause.differs;
+    const message = cause.message && (cause.differs ? called(first) + ": " : "") + cause.message;
     const button = make("button", { type: "button", ariaPressed: String(cause.key === wantedCause) },
-      shape(cause.state), make("b", {}, plural(cause.count, cause.about ? "LocalService" : "name")),
-      ...text("what", cause.text), ...text("who", some(names, 4)), ...text("where", where[i]),
-      ...text("message", message === cause.text ? "" : message));
+      shape(cause.state), make("b", {}, plural(cause.count, where[i] ? "name" : "LocalService")),
+      make("span", {}, ...text("what", isWhole ? "" : cause.text), ...text(isWhole ? "whole" : "message", message)),
+      make("span", {}, ...text("who", some(names, 4)), ...text("where", where[i])));
     button.dataset.state = cause.state;
     button.addEventListener("click", () => {
-      if (cause.about) return showDetails({ column: [...cause.columns.keys()][0].key, row: "" });
+      if (!where[i] && cause.count === 1) return showDetails({ column: first.key, row: "" });
       wantedCause = cause.key === wantedCause ? "" : cause.key;
       schedule(true);
     });
     return make("li", {}, button);
   });
-  const more = lines.length - FEW;
+  const more = lines.length - few();
   if (more > 1) { // One more takes no more room than the button.
-    const isWanted = shown.causes.findIndex((cause) => cause.key === wantedCause) >= FEW;
+    const isWanted = shown.causes.findIndex((cause) => cause.key === wantedCause) >= few();
     const all = allCauses || isWanted;
-    if (!all) lines.length = FEW;
+    if (!all) lines.length = few();
     const button = make("button", { type: "button", className: "more", ariaExpanded: String(all) },
       all ? "Show fewer" : `${more.toLocaleString("en")} more problems`);
     button.addEventListener("click", () => ((allCauses = !all), schedule(true)));
@@ -173,7 +172,7 @@ for (const button of $("views").children) {
   button.addEventListener("click", () => ((view = button.value), schedule(true)));
 }
 for (const state of ["Healthy", "Degraded", "Down", "Empty"]) {
-  const button = make("button", { type: "button", value: state, ariaPressed: "false" }, shape(state), state,
+  const button = make("button", { type: "button", value: state, ariaPressed: "false" }, shape(state), make("span", {}, state),
     make("b", {}, "0"));
   button.dataset.state = state;
   button.addEventListener("click", () => {

@@ -1,8 +1,9 @@
 // The table: draws only what is on the screen. What comes from the cluster is only ever set as text.
 "use strict";
 
-const ROW = 34, AHEAD = 4; // pixels; rows and columns beyond the edges
-const grid = $("grid"), canvas = $("canvas"), tip = $("tip"), details = $("details");
+const ROW = 34, GAP = 14, AHEAD = 4; // pixels; between the tables; rows and columns beyond the edges
+const PHONE = matchMedia("(max-width: 760px)");
+const grid = $("grid"), tip = $("tip"), details = $("details");
 
 // make makes an element with properties and children, of which texts become text nodes.
 function make(tag, props, ...children) {
@@ -18,76 +19,112 @@ function shape(state) {
   return e;
 }
 
-// drawn are the elements there are: by the key of their line, and in each by that of their column on the screen. "" is
-// the line of the headers.
-const drawn = new Map();
-let width = 0, headHeight = 0, names = 0; // of a column; of the headers; the width of the names of the lines
+// tables are the elements of the tables: of groups of nodes, and of nodes. drawn are the elements that there are in each:
+// by the key of their line, and in each by that of their column on the screen. "" is the line of the headers.
+const tables = [0, 1].map(() => ({ element: make("div", { className: "table", role: "rowgroup" }), drawn: new Map(),
+  ...NONE, top: 0, names: 0, width: 0, headHeight: 0 }));
+grid.append(...tables.map((t) => t.element));
 let version = 0; // of what the elements show: scrolling alone does not change it
 
-// cellAt is what is where a line and a column of the screen meet: the key of a LocalService, and a row.
-const cellAt = (down, across) => (shown.flipped ? { column: down, row: across } : { column: across, row: down });
-// placeOfCell is cellAt the other way round.
-const placeOfCell = ({ column, row }) => (shown.flipped ? [column, row] : [row, column]);
+// cellAt is what is where a line and a column of a table meet: the key of a LocalService, and a row.
+const cellAt = (t, down, across) => (t.flipped ? { column: down, row: across } : { column: across, row: down });
+// placeOfCell is the table of a cell, and its line and column.
+function placeOfCell({ column, row }) {
+  const t = tables[kindOf(row)];
+  return t.flipped ? [t, column, row] : [t, row, column];
+}
 
-// nameOf is what the header of a line or column says, and what is beside it.
+// nameOf is what the header of a line or column says: what is before the name, the name, and what is behind it.
 function nameOf(key, isColumn) {
   const column = isColumn && columns.get(key);
-  if (!column) return wordsOf(key).toReversed();
-  return [column.name, (scope.namespace ? "" : column.namespace + " ") + answering(column) +
-    (column.problem ? " " + column.status : "")];
+  if (!column) return [...wordsOf(key), ""];
+  return [scope.namespace ? "" : column.namespace, column.name,
+    answering(column) + (column.problem && !PHONE.matches ? " " + column.status : "")];
 }
 
-const longest = (keys, isColumn, count) => keys.reduce((most, key) => Math.max(most, count(nameOf(key, isColumn))), 0);
+const ruler = document.createElement("canvas").getContext("2d");
+function widthOf(text, isBold) {
+  ruler.font = (isBold ? "600 " : "") + "14px " + getComputedStyle(grid).fontFamily;
+  return ruler.measureText(text).width;
+}
+const longest = (texts) => texts.reduce((most, text) => (text.length > most.length ? text : most), "");
 
+let measured = ""; // for which contents, and in how much room
 function measure() {
-  const { across, down, flipped } = shown;
   const room = $("details").hidden ? grid.clientWidth : document.querySelector("main").clientWidth;
-  const needs = 30 + 8.4 * longest(down, flipped, (texts) => texts.join(" ").length);
-  names = Math.min(room >= 500 ? 420 : flipped ? 170 : 130, Math.max(room < 500 ? 100 : 140, needs));
-  const before = width;
-  width = Math.floor(Math.min(flipped ? 260 : 168, Math.max(46, (room - names - 2) / Math.max(1, across.length))));
-  const narrow = width < 92;
-  // Names stand upright in two lines where columns are narrow, else break into lines: they are never cut.
-  const high = longest(across, !flipped, ([name]) => name.length);
-  const lines = longest(across, !flipped, ([name]) => linesOf(name, Math.floor((width - 20) / 8.4))) || 1;
-  const problem = !flipped && shown.columns.some((c) => c.problem) ? 17 : 0;
-  headHeight = narrow ? Math.round(Math.max(96, 26 + 7.8 * (high > 22 ? Math.ceil(high / 2) + 4 : high))) :
-    (flipped ? 30 : 44) + 20 * lines + problem;
-  if (before !== width) version++;
-  grid.style.setProperty("--names", names + "px");
-  grid.classList.toggle("narrow", narrow);
-  place(canvas, { width: names + across.length * width, height: headHeight + down.length * ROW });
-  grid.setAttribute("aria-rowcount", down.length + 1);
-  grid.setAttribute("aria-colcount", across.length + 1);
+  if (measured === `${version} ${room}`) return;
+  let top = 0;
+  for (const [i, t] of tables.entries()) {
+    const before = `${t.names} ${t.width}`;
+    measureTable(Object.assign(t, shown.tables[i]), room);
+    if (`${t.names} ${t.width}` !== before) version++;
+    t.top = top;
+    top += t.height && t.height + GAP;
+  }
+  grid.setAttribute("aria-rowcount", tables.reduce((sum, t) => sum + (t.height ? t.down.length + 1 : 0), 0));
+  grid.setAttribute("aria-colcount", Math.max(...tables.map((t) => t.across.length)) + 1);
+  measured = `${version} ${room}`;
 }
 
-// linesOf is how many lines a name takes that breaks at hyphens, with so many characters in each.
-function linesOf(name, characters) {
+function measureTable(t, room) {
+  const { across, down, flipped, element } = t, [comfortable, least] = PHONE.matches ? [64, 0.36] : [104, 0.26];
+  // On a phone, what is beside a name is above it.
+  const texts = down.map((key) => nameOf(key, flipped)).flatMap(([before, name, behind]) =>
+    (PHONE.matches && before ? [name, before + "  " + behind] : [[before, name, behind].filter(Boolean).join("  ")]));
+  const needs = 34 + Math.max(widthOf("LocalService"), 1.02 * widthOf(longest(texts), flipped));
+  t.names = Math.round(Math.min(needs, 420, Math.max(least * room, room - 2 - across.length * comfortable)));
+  t.width = Math.floor(Math.min(168, Math.max(46, (room - t.names - 2) / Math.max(1, across.length))));
+  // Names stand upright in two lines where columns are narrow, else break into lines: they are never cut.
+  const heads = across.map((key) => nameOf(key, !flipped));
+  const most = (count) => heads.reduce((most, head) => Math.max(most, count(head)), 0);
+  const lines = most(([, name]) => linesOf(name, t.width - 15)) || 1;
+  const narrow = t.width < 62 || (t.width < 92 && lines > 3), high = most(([, name]) => name.length);
+  const more = most(([before]) => before && 1) + !flipped + most(([, , behind]) => 0.86 * widthOf(behind) > t.width - 15);
+  t.headHeight = narrow ? Math.round(Math.max(96, 26 + 7.8 * (high > 22 ? Math.ceil(high / 2) + 4 : high))) :
+    16 + 20 * lines + 17 * more + (flipped ? 0 : 10);
+  element.hidden = across.length + down.length === 0;
+  t.height = element.hidden ? 0 : t.headHeight + down.length * ROW;
+  element.classList.toggle("narrow", narrow);
+  element.style.setProperty("--names", t.names + "px");
+  place(element, { width: t.names + across.length * t.width, height: t.height });
+}
+
+// linesOf is how many lines a name takes that breaks at hyphens, and else where it must.
+function linesOf(name, room) {
   let lines = 1, used = 0;
   for (const word of name.split(/(?<=-)/)) {
-    if (used && used + word.length > characters) lines++, used = 0;
-    lines += Math.floor(Math.max(0, word.length - 1) / characters);
-    used += word.length;
+    const needs = widthOf(word, true);
+    if (used && used + needs > room) lines++, used = 0;
+    lines += Math.floor(1.1 * needs / room);
+    used += needs;
   }
   return lines;
 }
 
-function drawTable() {
-  const { across, down } = shown;
+function drawTables() {
+  let index = 0;
+  for (const t of tables) {
+    drawTable(t, index);
+    if (!t.element.hidden) index += t.down.length + 1;
+  }
+  const [{ drawn }, line, column] = placeOfCell(active);
+  grid.setAttribute("aria-activedescendant", drawn.get(line)?.cells.get(column)?.id ?? "");
+}
+
+function drawTable(t, index) {
+  const { across, down, drawn, flipped } = t;
   const range = (from, size, step, count) =>
     [Math.max(0, Math.floor(from / step) - AHEAD), Math.min(count, Math.ceil((from + size) / step) + AHEAD)];
-  const [r0, r1] = range(grid.scrollTop, grid.clientHeight - headHeight, ROW, down.length);
-  const [c0, c1] = range(grid.scrollLeft, grid.clientWidth - names, width, across.length);
+  const [r0, r1] = range(grid.scrollTop - t.top, grid.clientHeight - t.headHeight, ROW, down.length);
+  const [c0, c1] = range(grid.scrollLeft, grid.clientWidth - t.names, t.width, across.length);
   const keep = new Set([""]);
   for (let r = r0; r < r1; r++) keep.add(down[r]);
   // Before the table is turned, its elements go: they are for the other direction.
-  for (const [key, d] of drawn) if (!keep.has(key) || d.flipped !== shown.flipped) d.element.remove(), drawn.delete(key);
-  drawRow("", 0, c0, c1);
-  for (let r = r0; r < r1; r++) drawRow(down[r], r + 1, c0, c1);
-  const [line, column] = placeOfCell(active);
-  grid.setAttribute("aria-activedescendant", drawn.get(line)?.cells.get(column)?.id ?? "");
-  grid.dataset.about = !selected ? "" : selected.row && selected.column ? "cell" :
-    !selected.row === shown.flipped ? "line" : "column";
+  for (const [key, d] of drawn) if (!keep.has(key) || d.flipped !== flipped) d.element.remove(), drawn.delete(key);
+  drawRow(t, "", index, 0, c0, c1);
+  for (let r = r0; r < r1; r++) drawRow(t, down[r], index, r + 1, c0, c1);
+  t.element.dataset.about = !selected ? "" : selected.row && selected.column ? "cell" :
+    !selected.row === flipped ? "line" : "column";
 }
 
 function place(element, styles) {
@@ -99,23 +136,24 @@ function place(element, styles) {
 }
 
 let ids = 0;
-function drawRow(key, index, c0, c1) {
+function drawRow(t, key, start, index, c0, c1) {
+  const { across, drawn, flipped } = t, drawing = `${version} ${start + index} ${c0} ${c1}`;
   let d = drawn.get(key);
-  const drawing = `${version} ${index} ${c0} ${c1}`, { across, flipped } = shown;
   if (d?.drawing === drawing) return;
   if (!d) {
     const header = make("div", { className: "rowheader", role: index ? "rowheader" : "columnheader", ariaColIndex: 1 });
-    Object.assign(header, cellAt(key, ""));
+    Object.assign(header, cellAt(t, key, ""));
     d = { element: make("div", { className: index ? "row" : "head", role: "row" }, header), header, flipped,
       cells: new Map() };
     drawn.set(key, d);
   }
   d.drawing = drawing;
-  index ? fillLine(d.header, key) : (d.header.textContent = flipped ? "LocalService" : "Node");
-  d.element.ariaRowIndex = index + 1;
-  place(d.element, index ? { top: headHeight + (index - 1) * ROW } : { height: headHeight });
-  d.element.classList.toggle("current", index > 0 && key === placeOfCell(active)[0]);
-  d.element.classList.toggle("group", !flipped && isGroup(key));
+  if (index) fillHeader(d.header, key, flipped);
+  else d.header.textContent = flipped ? "LocalService" : t === tables[0] ? "Group" : "Node";
+  d.element.ariaRowIndex = start + index + 1;
+  place(d.element, index ? { top: t.headHeight + (index - 1) * ROW } : { height: t.headHeight });
+  const [, line, column] = placeOfCell(active);
+  d.element.classList.toggle("current", index > 0 && key === line);
   for (const [id, e] of d.cells) {
     const at = across.indexOf(id);
     if (at < c0 || at >= c1) e.remove(), d.cells.delete(id);
@@ -126,62 +164,48 @@ function drawRow(key, index, c0, c1) {
     if (!e) {
       const [className, role] = index ? ["cell", "gridcell"] : ["columnheader", "columnheader"];
       e = make("div", { id: "c" + ids++, className, role });
-      Object.assign(e, cellAt(key, id));
+      Object.assign(e, cellAt(t, key, id));
       d.cells.set(id, e);
       d.element.append(e);
     }
     e.ariaColIndex = c + 2;
-    place(e, { left: names + c * width, width });
-    index ? fillCell(e, columns.get(e.column)) : fillHeader(e, id);
+    place(e, { left: t.names + c * t.width, width: t.width });
+    if (index) fillCell(e, columns.get(e.column));
+    else fillHeader(e, id, !flipped, true), e.classList.toggle("current", id === column);
   }
-  if (!d.element.parentNode) canvas.append(d.element);
+  if (!d.element.parentNode) t.element.append(d.element);
 }
 
-// fillLine fills in the header of a line: a node or group, or in a turned table a LocalService.
-function fillLine(e, key) {
-  const column = shown.flipped ? columns.get(key) : null, [name, beside] = nameOf(key, shown.flipped);
-  const text = JSON.stringify([name, beside, column?.problem]);
+// fillHeader fills in the header of a line or column: of a node or group, or of a LocalService, at the top with a meter.
+function fillHeader(e, key, isColumn, isTop) {
+  const column = isColumn ? columns.get(key) : null, [before, name, behind] = nameOf(key, isColumn);
+  const text = JSON.stringify([before, name, behind, column?.counts, column?.problem]);
   if (e.text === text) return;
   e.text = text;
-  const small = beside ? make("small", {}, beside) : "";
-  if (column?.problem) small.classList.add("problem");
-  column ? e.replaceChildren(make("b", {}, name), " ", small) : e.replaceChildren(small, name);
-  if (column) e.ariaLabel = labelOf(column);
-}
-
-const labelOf = (column) =>
-  `${column.key}: ${answering(column)} answering. ${column.problem || column.message || ""}`;
-
-function fillHeader(e, id) {
-  const column = shown.flipped ? null : columns.get(id);
-  e.classList.toggle("current", id === placeOfCell(active)[1]);
-  const [name, beside] = nameOf(id, !shown.flipped);
-  const text = JSON.stringify([name, beside, column?.counts, column?.problem]);
-  if (e.text === text) return;
-  e.text = text;
-  const children = [make("b", {}, name)];
-  if (!column && beside) children.push(make("small", {}, beside));
+  const small = (className, text) => (text ? [make("small", { className }, text)] : []);
+  e.replaceChildren(...small("before", before), make(column || isTop ? "b" : "span", { className: "name" }, name),
+    ...small(column?.problem ? "problem" : "behind", behind), ...(column && isTop ? [meter(column.counts)] : []));
+  e.title = isTop ? "" : name;
   if (column) {
-    const meter = make("span", { className: "meter" });
-    for (const state of ["Healthy", "Degraded", "Down", "Empty"]) {
-      if (!column.counts[state]) continue;
-      const part = make("i", {});
-      part.dataset.state = state;
-      part.style.flexGrow = column.counts[state];
-      meter.append(part);
-    }
-    const small = make("small", {}, scope.namespace ? "" : column.namespace + " ", answering(column));
-    if (column.problem) small.append(make("em", {}, " " + column.status));
-    children.push(small, meter);
-    e.ariaLabel = labelOf(column);
+    e.ariaLabel = `${column.key}: ${answering(column)} answering. ${column.problem || textOf(column.notices)}`;
   }
-  e.replaceChildren(...children);
+}
+
+function meter(counts) {
+  const e = make("span", { className: "meter" });
+  for (const state of ["Healthy", "Degraded", "Down", "Empty"].filter((state) => counts[state])) {
+    const part = make("i", {});
+    part.dataset.state = state;
+    part.style.flexGrow = counts[state];
+    e.append(part);
+  }
+  return e;
 }
 
 function fillCell(e, column) {
   const cell = column.cells.get(e.row);
   const className = "cell" + (column.key === active.column && e.row === active.row ? " active" : "") +
-    (cell && !passes(cell) ? " dim" : "");
+    (cell && !passes(column, cell) ? " dim" : "");
   if (e.className !== className) e.className = className;
   if (e.cell === cell && e.filled) return;
   const looks = (cell) => `${cell.state} ${cell.ready}/${cell.total}`;
@@ -200,30 +224,34 @@ function fillCell(e, column) {
     matchMedia("(prefers-reduced-motion: reduce)").matches ? 0 : 1400);
 }
 
-// goTo makes a cell the active one, by line and column, and brings it onto the screen.
+// goTo makes a cell the active one, by line and column, and brings it onto the screen. The lines of the groups come first.
 function goTo(r, c) {
-  const { across, down } = shown;
-  r = Math.max(0, Math.min(down.length - 1, r));
-  c = Math.max(0, Math.min(across.length - 1, c));
+  const [groups, nodes] = tables;
+  r = Math.max(0, Math.min(groups.down.length + nodes.down.length - 1, r));
+  const t = r < groups.down.length ? groups : nodes;
+  if (t === nodes) r -= groups.down.length;
+  c = Math.max(0, Math.min(t.across.length - 1, c));
   if (r < 0 || c < 0) return;
-  active = cellAt(down[r], across[c]);
-  const [top, left] = [r * ROW, c * width];
-  const [high, wide] = [grid.clientHeight - headHeight - ROW, grid.clientWidth - names - width];
+  active = cellAt(t, t.down[r], t.across[c]);
+  const [top, left] = [t.top + r * ROW, c * t.width];
+  const [high, wide] = [grid.clientHeight - t.headHeight - ROW, grid.clientWidth - t.names - t.width];
   grid.scrollTop = Math.max(top - high, Math.min(top, grid.scrollTop));
   grid.scrollLeft = Math.max(left - wide, Math.min(left, grid.scrollLeft));
   version++;
-  drawTable();
+  drawTables();
 }
 
 // indexes are the line and the column of a cell, -1 for what is not shown.
 function indexes(cell) {
-  const [line, column] = placeOfCell(cell);
-  return [shown.down.indexOf(line), shown.across.indexOf(column)];
+  const [t, line, column] = placeOfCell(cell), r = t.down.indexOf(line);
+  return [r < 0 || t === tables[0] ? r : r + tables[0].down.length, t.across.indexOf(column)];
 }
 
 // bring makes what details are about the active cell, and brings it onto the screen.
-function bring(cell) {
-  const [r, c] = indexes({ row: cell.row || active.row, column: cell.column || active.column });
+function bring({ column, row }) {
+  const rowsThere = [active.row, ...columns.get(column)?.cells.keys() ?? []];
+  row ||= rowsThere.find((row) => indexes({ column, row }).every((i) => i >= 0)) ?? "";
+  const [r, c] = indexes({ row, column: column || active.column });
   if (!grid.hidden && r >= 0 && c >= 0) goTo(r, c);
 }
 
@@ -234,14 +262,14 @@ function move(r, c) {
 
 let follows = false; // whether the tip is that of the active cell, and stays with it when the table scrolls
 function showTipOfActive() {
-  const [line, column] = placeOfCell(active);
+  const [{ drawn }, line, column] = placeOfCell(active);
   showTip(drawn.get(line)?.cells.get(column));
   follows = true;
 }
 
 function keyInTable(event) {
   const [r, c] = indexes(active);
-  const page = Math.max(1, Math.floor((grid.clientHeight - headHeight) / ROW) - 1), end = 1e9;
+  const page = Math.max(1, Math.floor((grid.clientHeight - placeOfCell(active)[0].headHeight) / ROW) - 1), end = 1e9;
   const all = event.ctrlKey || event.metaKey;
   const steps = { ArrowUp: [r - 1, c], ArrowDown: [r + 1, c], ArrowLeft: [r, c - 1], ArrowRight: [r, c + 1],
     PageUp: [r - page, c], PageDown: [r + page, c], Home: [all ? 0 : r, 0], End: [all ? end : r, end] };
