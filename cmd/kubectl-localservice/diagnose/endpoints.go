@@ -24,7 +24,8 @@ type endpoint struct {
 // addHostnames compares what is published in mode Hostnames with what Kubernetes publishes of the pods.
 func addHostnames(f *facts) {
 	f.sources, f.outdated = sets.Set[string]{}, sets.Set[string]{}
-	h := plan.NamesOf(f.LocalService, f.nodeLabelKey, slices.Collect(maps.Keys(f.nodes)), f.label, func(name string) *plan.Service {
+	nodes := slices.Collect(maps.Keys(f.nodes))
+	h := plan.NamesOf(f.LocalService, f.nodeLabelKey, nodes, f.label, func(name string) *plan.Service {
 		if service := f.services[name]; service != nil {
 			return plan.FromAPI(service, f.nodeLabelKey)
 		}
