@@ -165,12 +165,12 @@ func parsePort(text string) (port v1alpha1.ServicePort, err error) {
 		port.Name, rest = name, after
 	}
 	number, target, hasTarget := strings.Cut(rest, ":")
-	parsed, err := strconv.Atoi(number)
+	parsed, err := strconv.ParseInt(number, 10, 32)
 	if err != nil || hasTarget && target == "" || hasProtocol && protocol == "" {
 		return port, errors.New("it must be [name=]port[:target][/protocol], such as 80, 80:8080 or dns=53:5353/UDP")
 	}
 	port.TargetPort = intstr.Parse(cmp.Or(target, number))
-	invalid := validation.IsValidPortNum(parsed)
+	invalid := validation.IsValidPortNum(int(parsed))
 	if port.TargetPort.Type == intstr.Int {
 		invalid = append(invalid, validation.IsValidPortNum(port.TargetPort.IntValue())...)
 	}

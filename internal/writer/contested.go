@@ -79,7 +79,7 @@ type versioned interface {
 func includes(managed *metav1.FieldsV1, paths [][]string) bool {
 	for _, path := range paths {
 		var at any
-		if managed == nil || json.Unmarshal(managed.Raw, &at) != nil {
+		if managed == nil || json.Unmarshal(managed.GetRawBytes(), &at) != nil {
 			return false
 		}
 		for _, key := range path {

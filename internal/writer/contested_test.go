@@ -216,5 +216,5 @@ func TestNotUndone(t *testing.T) {
 
 func managed(manager, field string, at int64) metav1.ManagedFieldsEntry {
 	return metav1.ManagedFieldsEntry{Manager: manager, Time: new(metav1.Unix(at, 0)),
-		FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:` + field + `":{}}}`)}}
+		FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:` + field + `":{}}}`)}
 }
