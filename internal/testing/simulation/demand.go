@@ -58,8 +58,10 @@ func (g *guard) updateDemands(w Write) {
 	for key := range now {
 		g.demandOf(key)
 	}
-	for _, service := range s.misfits(true) {
-		g.failed[service.Namespace] = time.Now()
+	for key, service := range s.services {
+		if s.mayMisfit(service) {
+			g.failed[key.Namespace] = time.Now()
+		}
 	}
 	for key, d := range g.names {
 		d.stay(now[key], s.isKeptAt(key))

@@ -168,7 +168,7 @@ func (w *world) removeMisfits() {
 func (w *world) misfits() []*corev1.Service {
 	w.server.mu.Lock()
 	defer w.server.mu.Unlock()
-	return newSnapshot(w.server).misfits(false)
+	return newSnapshot(w.server).misfits()
 }
 
 const (

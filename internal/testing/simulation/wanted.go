@@ -139,24 +139,33 @@ func (s *snapshot) rivals(ls *v1alpha1.LocalService) int {
 }
 
 // misfits returns the Services that cannot become what their LocalService wants, because Kubernetes does not let it
-// change: they stay as they are until somebody deletes them. With those of others, it also returns Services that a late
-// cache may still have as ours.
-func (s *snapshot) misfits(withOthers bool) (out []*corev1.Service) {
+// change: they stay as they are until somebody deletes them.
+func (s *snapshot) misfits() (out []*corev1.Service) {
 	for key, wants := range s.wanted {
 		for _, want := range wants {
-			service, families := s.services[key], want.ls.Spec.IPFamilies
-			if service == nil || !withOthers && !metav1.IsControlledBy(service, want.ls) &&
-				!isOrphan(want.ls, service, want.node) {
-				continue
-			}
-			isHeadless := s.serviceOf(want.ls, key.Name, want.node).Spec.ClusterIP == corev1.ClusterIPNone
-			if isHeadless != (service.Spec.ClusterIP == corev1.ClusterIPNone) ||
-				!isHeadless && len(families) > 0 && families[0] != service.Spec.IPFamilies[0] {
+			service := s.services[key]
+			if service != nil && (metav1.IsControlledBy(service, want.ls) || isOrphan(want.ls, service, want.node)) &&
+				isMisfit(want.ls, service) {
 				out = append(out, service)
 			}
 		}
 	}
 	return out
+}
+
+// mayMisfit reports whether a Service cannot become what a LocalService of its namespace may want of it, while caches
+// are late.
+func (s *snapshot) mayMisfit(service *corev1.Service) bool {
+	return slices.ContainsFunc(s.locals, func(ls *v1alpha1.LocalService) bool {
+		return ls.Namespace == service.Namespace && strings.HasPrefix(service.Name, ls.Name) && isMisfit(ls, service)
+	})
+}
+
+func isMisfit(ls *v1alpha1.LocalService, service *corev1.Service) bool {
+	families := ls.Spec.IPFamilies
+	isHeadless := ls.Spec.ClusterIP == corev1.ClusterIPNone || modeOf(ls) == v1alpha1.ModeHostnames
+	return isHeadless != (service.Spec.ClusterIP == corev1.ClusterIPNone) ||
+		!isHeadless && len(families) > 0 && families[0] != service.Spec.IPFamilies[0]
 }
 
 // sourceName returns the name of the Service that selects the pods in mode Hostnames. The other one has the name of its
