@@ -135,10 +135,11 @@ func succeeded(p pick) pick {
 	return func(rs framework.Requests) framework.Requests { return p(rs).Where(framework.Succeeded) }
 }
 
-// ours picks what the controller did to a resource with one of these verbs.
+// ours picks what the controller did to a resource with one of these verbs. Its dry runs of what the guard must refuse do
+// nothing.
 func ours(resource string, verbs ...string) pick {
 	return func(rs framework.Requests) framework.Requests {
-		return rs.ByController().Verb(verbs...).Resource(resource)
+		return rs.ByController().Writes().Verb(verbs...).Resource(resource)
 	}
 }
 
