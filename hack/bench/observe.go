@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"strings"
+	"net/url"
 	"time"
 
 	"github.com/prometheus/procfs"
@@ -160,12 +160,15 @@ func work(rs framework.Requests) framework.Requests {
 
 // listed is how many lists the controller has asked for during a piece of work, with those that begin a watch. These
 // are in the log, of which mark is a position before them, only when the watch has ended: stop the controller before.
+// Lists of one object do not count: each watch that begins anew asks so for the revision that etcd has.
 func (c *cluster) listed(mark framework.Mark, o observed) float64 {
 	return float64(len(c.Audit.Since(mark).ByController().Where(o.listed)))
 }
 
 func (o observed) listed(r *framework.Request) bool {
-	return (r.Verb == "list" || r.Verb == "watch" && strings.Contains(r.RequestURI, "sendInitialEvents=true")) &&
+	query := try(url.ParseRequestURI(r.RequestURI)).Query()
+	isList := r.Verb == "list" && query.Get("limit") != "1"
+	return (isList || r.Verb == "watch" && query.Get("sendInitialEvents") == "true") &&
 		r.RequestReceivedTimestamp.After(o.from) && r.RequestReceivedTimestamp.Time.Before(o.to)
 }
 
