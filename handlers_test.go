@@ -55,9 +55,9 @@ func TestHandlersAddFewKeys(t *testing.T) {
 			ended, stop := context.WithCancel(t.Context())
 			stop()
 			all.run(ended) // Their queues have goroutines.
-			counting := reconcile.New("count", deps.Clock, func(context.Context, types.NamespacedName) error {
+			counting := reconcile.New("count", deps.Clock, func(context.Context, types.NamespacedName) (time.Duration, error) {
 				keys.Add(1)
-				return nil
+				return 0, nil
 			})
 			all.pods.loop, all.hostnames.loop, all.localServices.loop = counting, counting, counting
 			return func(ctx context.Context) { counting.Run(ctx, 1, func(func(types.NamespacedName) bool) {}) }

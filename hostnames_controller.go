@@ -114,18 +114,18 @@ func (c *hostnamesController) namesOf(ls *v1alpha1.LocalService) *plan.Names {
 
 // sync updates the copy of an EndpointSlice, or deletes a copy whose source is gone. For a key that stands for all
 // EndpointSlices of a namespace, it enqueues those that need a change.
-func (c *hostnamesController) sync(ctx context.Context, key types.NamespacedName) error {
+func (c *hostnamesController) sync(ctx context.Context, key types.NamespacedName) (again time.Duration, err error) {
 	if reconcile.IsAll(key) {
 		c.addAll(key.Namespace)
-		return nil
+		return 0, nil
 	}
 	if wait := c.Observed.Wait(key, c.Caches.HostnameSlices, cache.ObservedTimeout); wait > 0 {
-		return reconcile.Wait(wait)
+		return wait, nil
 	}
 	ls := c.localServiceOf(key)
 	if ls == nil {
 		c.Observed.Forget(key)
-		return nil // The garbage collector deletes the copies with their Service.
+		return 0, nil // The garbage collector deletes the copies with their Service.
 	}
 	names := c.namesOf(ls)
 	// Do not list all of them: there may be a thousand, and each has a sync of its own.
@@ -133,29 +133,25 @@ func (c *hostnamesController) sync(ctx context.Context, key types.NamespacedName
 		plan.SourceName(key.Name))
 	change := names.Change(key.Name)
 	if change.Action == "" || change.Action == plan.Wait {
-		return nil
+		return 0, nil
 	}
 	if change.Action == plan.Delete {
 		names.Slices = c.Caches.HostnameSlicesOf(cache.KeyOf(ls)) // The deletion may depend on the others.
 		if wait := names.DeletesAfter(time.Now()); wait > 0 {
-			c.loop.AddAfter(key, wait)
-			return nil
+			return wait, nil
 		}
 	}
 	again, report, err := c.WriteCopy(ctx, ls, &change, names)
-	if again == 0 && change.Action != plan.Delete {
-		again = reconcile.BatchPeriod // The watch may never show a copy that is deleted at once, as with Services.
-	}
 	if report {
 		c.syncStatus(cache.KeyOf(ls))
 	}
 	if err != nil {
-		return fmt.Errorf("publish the names of LocalService %s: %w", cache.KeyOf(ls), err)
+		return 0, fmt.Errorf("publish the names of LocalService %s: %w", cache.KeyOf(ls), err)
 	}
-	if again > 0 {
-		c.loop.AddAfter(key, again)
+	if again == 0 && change.Action != plan.Delete {
+		again = reconcile.BatchPeriod // The watch may never show a copy that is deleted at once, as with Services.
 	}
-	return nil
+	return again, nil
 }
 
 // localServiceOf returns the LocalService with mode Hostnames that an EndpointSlice or its copy belongs to; nil if

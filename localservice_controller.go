@@ -127,21 +127,19 @@ func (c *localServiceController) addExisting(key types.NamespacedName, delay tim
 
 // sync plans the Services of a LocalService from the caches, writes the differences, and reports the result in the
 // status.
-func (c *localServiceController) sync(ctx context.Context, key types.NamespacedName) error {
+func (c *localServiceController) sync(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
 	if wait := c.Observed.Wait(key, c.Caches.Services, cache.ObservedTimeout); wait > 0 {
-		return reconcile.Wait(wait)
+		return wait, nil
 	}
 	ls := c.Caches.LocalServices.Get(key.Namespace, key.Name)
 	if ls == nil || ls.DeletionTimestamp != nil {
 		c.Observed.Forget(key)
-		return nil // The garbage collector, or the namespace controller, deletes the Services.
+		return 0, nil // The garbage collector, or the namespace controller, deletes the Services.
 	}
 	owned := c.Caches.Owned(ls)
 	templates, err := plan.NewTemplates(ls, c.Options.NodeLabelKey, c.Caches.Nodes.Labels())
 	if err = cmp.Or(err, plan.CheckMode(ls, owned)); err != nil {
-		later, err := c.WriteStatus(ctx, ls, status.OfInvalid(ls, err), false)
-		c.syncAgain(key, &plan.Outcome{}, later)
-		return err
+		return c.WriteStatus(ctx, ls, status.OfInvalid(ls, err), false)
 	}
 	p := c.plan(ls, templates, owned)
 	outcome := c.WriteServices(ctx, ls, &p, func() bool { return c.loop.IsAwaited(key) })
@@ -171,11 +169,11 @@ func (c *localServiceController) nodeExists(node string) bool {
 	return c.Caches.Nodes.Get("", node) != nil
 }
 
-// report reports what a sync found and did: in an event, in the status, and in the error that it returns.
+// report reports what a sync found and did: in an event, in the status, and in what the sync returns.
 func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan,
-	outcome *plan.Outcome) error {
+	outcome *plan.Outcome) (again time.Duration, err error) {
 	if errors.Is(outcome.Stopped, writer.ErrNamespaceTerminating) {
-		return nil // The LocalService will be deleted, too, and no event can be recorded.
+		return 0, nil // The LocalService will be deleted, too, and no event can be recorded.
 	}
 	ls, key := c.withStatus(ls), cache.KeyOf(ls)
 	if summary := status.SummarizeMade(outcome.Made); summary != "" {
@@ -199,11 +197,10 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 			"nodes", p.Nodes)
 	}
 	if outcome.Stopped != nil {
-		return outcome.Stopped // A later sync will report.
+		return 0, outcome.Stopped // A later sync will report.
 	}
 	later, statusErr := c.WriteStatus(ctx, ls, status.Of(ls, p, outcome), outcome.More)
-	c.syncAgain(key, outcome, later)
-	return errors.Join(statusErr, writer.Err(outcome, key)) // Refused writes have a backoff of their own.
+	return againAfter(outcome, later), errors.Join(statusErr, writer.Err(outcome, key))
 }
 
 // withStatus returns a LocalService with the latest status in the cache, unless its spec has changed: the last status
@@ -216,21 +213,21 @@ func (c *localServiceController) withStatus(ls *v1alpha1.LocalService) *v1alpha1
 	return ls
 }
 
-// syncAgain enqueues a LocalService for work that no event will trigger. Of several delays, the queue keeps the
-// shortest. An extra sync is harmless.
-func (c *localServiceController) syncAgain(key types.NamespacedName, outcome *plan.Outcome,
-	statusLater time.Duration) {
+// againAfter returns how long after a sync there is work that no event will trigger; 0 if there is none. statusLater is
+// what WriteStatus returned. An extra sync is harmless.
+func againAfter(outcome *plan.Outcome, statusLater time.Duration) (again time.Duration) {
 	if outcome.More {
-		c.loop.Add(key)
+		return reconcile.AtOnce
 	}
 	if outcome.Stored() > 0 {
 		// If somebody deletes a Service right after it was written, the watch may show neither event. The next sync
 		// waits until the cache is newer than the write, and then observes that the Service is missing.
-		c.loop.AddAfter(key, writer.NumbersInterval)
+		again = writer.NumbersInterval
 	}
 	for _, delay := range []time.Duration{statusLater, outcome.RetryAfter} { // A write was too early, or refused.
-		if delay > 0 {
-			c.loop.AddAfter(key, delay)
+		if delay > 0 && (again == 0 || delay < again) {
+			again = delay
 		}
 	}
+	return again
 }

@@ -7,6 +7,7 @@ import (
 	"hash/maphash"
 	"maps"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -95,41 +96,39 @@ func (c *podController) keys(yield func(types.NamespacedName) bool) {
 }
 
 // sync labels a pod, or enqueues all pods of a namespace that need the label.
-func (c *podController) sync(ctx context.Context, key types.NamespacedName) error {
+func (c *podController) sync(ctx context.Context, key types.NamespacedName) (again time.Duration, err error) {
 	if reconcile.IsAll(key) {
 		for _, pod := range c.Caches.Pods.Unlabelled(key.Namespace) {
 			c.loop.Add(cache.KeyOf(pod))
 		}
-		return nil
+		return 0, nil
 	}
 	if wait := c.Observed.Wait(key, c.Caches.Pods, cache.ObservedTimeout); wait > 0 {
-		return reconcile.Wait(wait)
+		return wait, nil
 	}
 	p := c.Caches.Pods.Get(key.Namespace, key.Name)
 	if p == nil || !p.NeedsLabel() {
-		return nil
+		return 0, nil
 	}
 	if after := c.Refusals.RetryAfter(writer.LabelAttempt(p)); after > 0 {
-		c.loop.AddAfter(key, after)
-		return nil
+		return after, nil
 	}
 	ls := c.selectedBy(p)
 	if ls == nil && !c.Options.LabelAllPods {
-		return nil
+		return 0, nil
 	}
 	isAgain := c.Observed.SinceWrite(key, c.Caches.Pods) < cache.StatusTimeout
 	retryAfter, refusal, err := c.WriteLabel(ctx, p, c.Options.NodeLabelKey)
 	switch {
 	case err != nil:
-		return err
+		return 0, err
 	case retryAfter > 0:
-		c.loop.AddAfter(key, retryAfter)
 		if refusal != nil {
 			c.warn(ctx, ls, p, plan.EventNodeLabelRefused, fmt.Sprintf("The label %s of pods is wrong or missing, so that "+
 				"they do not answer under the name of their node, but maybe under that of another: %s",
 				c.Options.NodeLabelKey, status.CauseOf(refusal, p.GetName(), p.Node())))
 		}
-		return nil
+		return retryAfter, nil
 	case isAgain: // It was right before.
 	case ls != nil:
 		metrics.ObserveSince(metrics.PodLabel, p.Scheduled(), ls.CreationTimestamp.Time)
@@ -137,7 +136,7 @@ func (c *podController) sync(ctx context.Context, key types.NamespacedName) erro
 		metrics.ObserveSince(metrics.PodLabel, p.Scheduled())
 	}
 	klog.FromContext(ctx).V(4).Info("Pod labelled", "pod", klog.KObj(p), "node", p.Node())
-	return nil
+	return 0, nil
 }
 
 // warn reports a problem with the label of a pod in the log, and in an event of the LocalService that selects the

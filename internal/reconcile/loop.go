@@ -4,12 +4,10 @@ package reconcile
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"math/bits"
 	"runtime/debug"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,16 +22,23 @@ const (
 	// minBackoff delays the first retry of a failed key. The delay doubles with each failure, up to maxBackoff. That
 	// is short, because no event reports that an outage of the API server is over.
 	minBackoff, maxBackoff = 5 * time.Millisecond, 5 * time.Second
+	// lasting is the number of failures in a row from which on they are errors in the log: after one to two seconds. Until
+	// then, a cache may lag behind the API server, or an API server may be restarting.
+	lasting = 8
 	// BatchPeriod is the time for which events are batched before a sync.
 	BatchPeriod = 100 * time.Millisecond
 	// MaxBackoff is the longest delay before anything that was refused, or panicked, is retried.
 	MaxBackoff = 2 * time.Minute
 )
 
-// Func reconciles the object of a key. Two workers never call it for one key at the same time. Its error explains
-// what was attempted on which object. The loop logs the error and calls the Func again later; see Stale and Wait for
-// when.
-type Func func(ctx context.Context, key types.NamespacedName) error
+// Func reconciles the object of a key. Two workers never call it for one key at the same time. The loop calls it again
+// after the time that it returns, and else when the key is added. After an error, which explains what was attempted on
+// which object, it calls the Func again with a backoff. A Func that asks to be called again neither lengthens nor ends
+// that backoff, however often events call it meanwhile.
+type Func func(ctx context.Context, key types.NamespacedName) (again time.Duration, err error)
+
+// AtOnce is the time after which a key is reconciled again that only gives way to others.
+const AtOnce = time.Nanosecond
 
 // Loop calls a Func for every key that is added.
 type Loop struct {
@@ -126,59 +131,28 @@ func (l *Loop) processNext(ctx context.Context) (more bool) {
 			l.queue.AddAfter(key, MaxBackoff)
 		}
 	}()
-	l.handle(ctx, key, l.reconcile(ctx, key))
+	again, err := l.reconcile(ctx, key)
+	l.requeue(ctx, key, again, err)
 	return true
 }
 
-func (l *Loop) handle(ctx context.Context, key types.NamespacedName, err error) {
+// requeue decides when a key that was reconciled is next.
+func (l *Loop) requeue(ctx context.Context, key types.NamespacedName, again time.Duration, err error) {
 	logger := klog.FromContext(ctx)
-	wait, isWait := errors.AsType[Wait](err)
 	switch {
+	case err == nil && again > 0:
+		l.queue.AddAfter(key, again)
 	case err == nil:
 		l.queue.Forget(key)
-	case isWait:
-		l.queue.AddAfter(key, time.Duration(wait))
-		logger.V(5).Info("Waiting", "key", key, "reason", err.Error(), "after", time.Duration(wait))
-	case IsStale(err):
-		l.queue.AddRateLimited(key)
-		logger.V(4).Info("Trying again with a newer cache", "key", key, "reason", err.Error())
 	case ctx.Err() != nil:
 		logger.V(2).Info("Left undone on shutdown", "key", key, "reason", err.Error())
 	default:
 		l.queue.AddRateLimited(key)
 		failures := l.queue.NumRequeues(key)
-		if bits.OnesCount(uint(failures)) > 1 { // Log only the 1st, 2nd, 4th, 8th ... failure in a row as an error.
+		if failures < lasting || bits.OnesCount(uint(failures)) > 1 { // After the 8th, log the 16th, 32nd ... in a row.
 			logger.V(4).Info("Trying again", "key", key, "failures", failures, "reason", err.Error())
 			return
 		}
 		logger.Error(err, "Trying again", "key", key, "failures", failures)
 	}
 }
-
-// Wait is the error of a Func that did nothing, because a cache has not observed the last write of the Func. The key is
-// retried after this time. Waiting is not a failure: however often events call the Func meanwhile, it neither lengthens
-// nor ends the backoff.
-type Wait time.Duration
-
-func (Wait) Error() string { return "the caches have not observed what was written last" }
-
-type staleError struct{ error }
-
-func (e *staleError) Unwrap() error { return e.error }
-
-// IsStale reports whether an error is, or wraps, a Stale error. If it wraps several errors, all must be Stale.
-func IsStale(err error) bool {
-	switch err := err.(type) { //nolint:errorlint // It unwraps the error itself.
-	case *staleError:
-		return true
-	case interface{ Unwrap() error }:
-		return IsStale(err.Unwrap())
-	case interface{ Unwrap() []error }:
-		return !slices.ContainsFunc(err.Unwrap(), func(err error) bool { return !IsStale(err) })
-	}
-	return false
-}
-
-// Stale marks an error that occurred because a cache lags behind the API server. The key is retried with the backoff
-// of errors, which begins at a few milliseconds, but the error does not need an operator's attention.
-func Stale(err error) error { return &staleError{err} }

@@ -7,8 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
-	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 )
 
 // Class determines how a failed write is retried.
@@ -37,7 +35,7 @@ func ClassOf(err error) Class {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return Terminating
 	case apierrors.IsAlreadyExists(err), apierrors.IsConflict(err), apierrors.IsNotFound(err),
-		errors.Is(err, context.Canceled), reconcile.IsStale(err):
+		errors.Is(err, context.Canceled), errors.Is(err, errStale):
 		return Stale
 	case errors.Is(err, context.DeadlineExceeded):
 		return Refused // A write that hangs must not block others again and again.
@@ -46,6 +44,13 @@ func ClassOf(err error) Class {
 		return Transient
 	}
 	return Refused
+}
+
+// errStale is in the errors of live reads, which have shown that the cache lags: the next plan will be right.
+var errStale = errors.New("the cache lags behind the API server")
+
+func staleError(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", errStale, fmt.Sprintf(format, args...))
 }
 
 // isAbsent reports whether the API server says that the object of a request does not exist. A load balancer may answer

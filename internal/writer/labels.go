@@ -18,7 +18,6 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
 	"github.com/localservice-dev/local-service-controller/internal/owner"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
-	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 	"github.com/localservice-dev/local-service-controller/internal/words"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
@@ -38,7 +37,7 @@ func (d *Dependencies) WriteLabel(ctx context.Context, p *cache.Pod, key string)
 		manager, isCurrent := d.rivalOf(ctx, corev1.SchemeGroupVersion.WithResource("pods"), p,
 			[]string{"metadata", "labels", key})
 		if !isCurrent {
-			return 0, nil, reconcile.Stale(errors.New("the pod has changed"))
+			return 0, nil, staleError("the pod has changed")
 		}
 		contested := &plan.ContestedError{Object: "Pod " + p.GetName(), Fields: undone, Manager: manager}
 		return time.Until(d.Refusals.AddUndone(attempt, contested).RetryAt), contested, nil

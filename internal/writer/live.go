@@ -2,7 +2,6 @@ package writer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,12 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/localservice-dev/local-service-controller/internal/cache"
-	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
 // confirm checks that the API server has a LocalService with the same UID and generation as the cache. It returns a
-// Stale error if the LocalService was changed or deleted. It reads only metadata, so that it works even if the spec
+// stale error if the LocalService was changed or deleted. It reads only metadata, so that it works even if the spec
 // cannot be decoded.
 func (d *Dependencies) confirm(ctx context.Context, ls *v1alpha1.LocalService) error {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
@@ -27,7 +25,7 @@ func (d *Dependencies) confirm(ctx context.Context, ls *v1alpha1.LocalService) e
 	case err == nil && isSameSpec(live, ls):
 		return nil
 	case err == nil, isAbsent(err):
-		err = reconcile.Stale(errors.New("it was changed or deleted"))
+		err = staleError("it was changed or deleted")
 	}
 	return fmt.Errorf("check whether LocalService %s/%s is as the cache has it: %w", ls.Namespace, ls.Name, err)
 }
@@ -53,7 +51,7 @@ func (d *Dependencies) nodeLabels(ctx context.Context, name string) (labels.Set,
 func (d *Dependencies) checkCurrent(ls *v1alpha1.LocalService) error {
 	current := d.Caches.LocalServices.Get(ls.Namespace, ls.Name)
 	if current == nil || !isSameSpec(current, ls) {
-		return reconcile.Stale(errors.New("the LocalService has changed"))
+		return staleError("the LocalService has changed")
 	}
 	return nil
 }

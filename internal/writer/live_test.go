@@ -12,7 +12,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
-	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 )
 
@@ -56,7 +55,7 @@ func TestWritesOfCurrentOnly(t *testing.T) {
 			reads := 0
 			f.onRead(func() error { reads++; return nil })
 			out, requests := f.write(f.changes(plan.Create, "a"), f.changes(plan.Delete, "b"))
-			isStale := out.Stopped != nil && reconcile.IsStale(out.Stopped)
+			isStale := errors.Is(out.Stopped, errStale)
 			if len(requests) != c.made || isStale != (c.made == 0) || !isStale && out.Stopped != nil || reads != 1 {
 				t.Errorf("%v, stopped by %v, after %d reads", requests, out.Stopped, reads)
 			}
@@ -69,7 +68,7 @@ func TestWritesOfCurrentOnly(t *testing.T) {
 			changed.Generation++
 			return f.cached.Update(changed)
 		}
-		if out, _ := f.write(f.changes(plan.Create, "a")); !reconcile.IsStale(out.Stopped) {
+		if out, _ := f.write(f.changes(plan.Create, "a")); !errors.Is(out.Stopped, errStale) {
 			t.Errorf("%+v", out)
 		}
 	})

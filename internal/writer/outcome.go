@@ -9,7 +9,6 @@ import (
 
 	"github.com/localservice-dev/local-service-controller/internal/cache"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
-	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 	"github.com/localservice-dev/local-service-controller/internal/status"
 )
 
@@ -23,10 +22,10 @@ func (t *turn) concludeTurn() {
 		out.Failed, out.Stale = nil, nil // The next turn tries them again.
 		return
 	case out.More && len(out.Failed)+len(out.Stale) == 0:
-		out.Stale = append(out.Stale, reconcile.Stale(errors.New("nothing was made in this turn")))
+		out.Stale = append(out.Stale, staleError("nothing was made in this turn"))
 	}
 	out.More = false
-	isFromAPI := func(err error) bool { return !reconcile.IsStale(err) }
+	isFromAPI := func(err error) bool { return !errors.Is(err, errStale) }
 	if !hasMade && len(out.Stale) > 0 && len(out.Refused)+len(out.Failed) == 0 &&
 		!slices.ContainsFunc(out.Stale, isFromAPI) {
 		// Live reads have shown that a cache lags. Nothing was written, so there is nothing to report.
@@ -36,11 +35,9 @@ func (t *turn) concludeTurn() {
 
 // Err returns the error of a sync: nil unless a write failed that may soon succeed. Refusals have their own backoff.
 func Err(o *plan.Outcome, key types.NamespacedName) error {
-	switch {
-	case len(o.Failed) > 0:
-		return fmt.Errorf("fan out LocalService %s: %s", key, status.Summarize(o.Failed))
-	case len(o.Stale) > 0:
-		return reconcile.Stale(fmt.Errorf("fan out LocalService %s: %s", key, status.Summarize(o.Stale)))
+	errs := append(slices.Clip(o.Failed), o.Stale...)
+	if len(errs) == 0 {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("fan out LocalService %s: %s", key, status.Summarize(errs))
 }

@@ -165,9 +165,7 @@ func (r *Refusals) AfterFailure(attempt Attempt, err error) (retryAfter time.Dur
 	switch ClassOf(err) {
 	case Terminating:
 		return reconcile.MaxBackoff, false, nil
-	case Stale:
-		return 0, false, reconcile.Stale(err)
-	case Transient:
+	case Stale, Transient:
 		return 0, false, err
 	}
 	refusal := r.Add(attempt, err)

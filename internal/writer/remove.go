@@ -2,12 +2,10 @@ package writer
 
 import (
 	"context"
-	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
-	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 )
 
 // delete deletes a Service that no node wants, once the API server has confirmed that: the cache of nodes may lag
@@ -19,7 +17,7 @@ func (t *turn) delete(ctx context.Context, change *plan.Change) error {
 		return err
 	}
 	if labels != nil && (change.IfNodeGone || plan.Wants(t.ls, change.Node, labels, change.Name)) {
-		return reconcile.Stale(fmt.Errorf("its node %s exists", change.Node))
+		return staleError("its node %s exists", change.Node)
 	}
 	if err := t.checkWanted(); err != nil {
 		return err

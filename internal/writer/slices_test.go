@@ -16,7 +16,6 @@ import (
 	core "k8s.io/client-go/testing"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
-	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
@@ -168,7 +167,7 @@ func (f *slicesFixture) checkWrite(action plan.Action, want []string, wantOutcom
 	switch {
 	case len(refused) > 0:
 		outcome = "refused"
-	case reconcile.IsStale(err):
+	case err != nil && ClassOf(err) == Stale:
 		outcome = "stale"
 	case err != nil:
 		outcome = "failed"

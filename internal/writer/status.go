@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/localservice-dev/local-service-controller/internal/cache"
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
-	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 	"github.com/localservice-dev/local-service-controller/internal/status"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
@@ -105,9 +103,6 @@ func (d *Dependencies) writeStatus(ctx context.Context, ls *v1alpha1.LocalServic
 	if strings.Contains(err.Error(), "unknown field") {
 		err = fmt.Errorf("%w: the CustomResourceDefinition is older than the controller; apply crd.yaml of the "+
 			"controller's release", err)
-	}
-	if apierrors.IsConflict(err) { // It was changed or recreated; or the API server is busy.
-		return reconcile.Stale(err)
 	}
 	return err
 }

@@ -20,7 +20,6 @@ import (
 
 	"github.com/localservice-dev/local-service-controller/internal/cache"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
-	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 	"github.com/localservice-dev/local-service-controller/internal/status"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
@@ -69,7 +68,7 @@ func TestStatus(t *testing.T) {
 			var sent v1alpha1.LocalService
 			s, _ := newStatuses(f, &sent, &c.answer)
 			err := s.writeStatus(t.Context(), f.ls, &after)
-			if (err != nil) != c.fails || reconcile.IsStale(err) != c.stale {
+			if (err != nil) != c.fails || err != nil && (ClassOf(err) == Stale) != c.stale {
 				t.Errorf("%v", err)
 			}
 			if diff := cmp.Diff(after, sent.Status); diff != "" || sent.ResourceVersion != f.ls.ResourceVersion ||
