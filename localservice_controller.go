@@ -171,7 +171,7 @@ func (c *localServiceController) nodeExists(node string) bool {
 
 // report reports what a sync found and did: in an event, in the status, and in what the sync returns.
 func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan,
-	outcome *plan.Outcome) (again time.Duration, err error) {
+	outcome *status.Outcome) (again time.Duration, err error) {
 	if errors.Is(outcome.Stopped, writer.ErrNamespaceTerminating) {
 		return 0, nil // The LocalService will be deleted, too, and no event can be recorded.
 	}
@@ -215,7 +215,7 @@ func (c *localServiceController) withStatus(ls *v1alpha1.LocalService) *v1alpha1
 
 // againAfter returns how long after a sync there is work that no event will trigger; 0 if there is none. statusLater is
 // what WriteStatus returned. An extra sync is harmless.
-func againAfter(outcome *plan.Outcome, statusLater time.Duration) (again time.Duration) {
+func againAfter(outcome *status.Outcome, statusLater time.Duration) (again time.Duration) {
 	if outcome.More {
 		return reconcile.AtOnce
 	}

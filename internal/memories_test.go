@@ -34,7 +34,7 @@ var plumbing = map[string]string{
 	"internal/reconcile Loop.running":      "set once, when Run begins",
 	"internal/reconcile fairQueue.running": "part of Loop.queue: the keys that workers have",
 	"internal/reconcile fairQueue.waiting": "part of Loop.queue: the keys that wait",
-	"internal/plan Outcome.Made":           "the result of one sync",
+	"internal/status Outcome.Made":           "the result of one sync",
 	"internal/writer Dependencies.Pool":    "counts the writes under way, and none that has ended",
 }
 

@@ -18,8 +18,8 @@ var rooms = []struct {
 	imports []string
 }{
 	{"pkg/naming", true, nil},
-	{"internal/words", true, nil},
-	{"internal/plan", true, []string{"pkg/apis", "pkg/naming", "internal/words"}},
+	{"internal/plan", true, []string{"pkg/apis", "pkg/naming"}},
+	{"internal/words", true, []string{"pkg/apis", "pkg/naming", "internal/plan"}},
 	{"internal/status", true, []string{"pkg/apis", "internal/plan", "internal/words"}},
 	{"cmd/kubectl-localservice/diagnose", true, []string{"pkg/apis", "pkg/naming", "internal/plan", "internal/words"}},
 	{"internal/owner", false, nil},

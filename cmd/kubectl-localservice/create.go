@@ -17,7 +17,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/utils/ptr"
 
-	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/words"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned/scheme"
 )
@@ -94,7 +94,7 @@ func (p *plugin) create(ctx context.Context, name string, flags *createFlags) er
 	if flags.dryRun == "server" {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
-	if ports := plan.TranslatedPorts(ls, nil); ports != "" {
+	if ports := words.TranslatedPorts(ls, nil); ports != "" {
 		fmt.Fprintf(p.ErrOut, "warning: %s\n", ports)
 	}
 	if flags.dryRun == "client" {

@@ -53,12 +53,6 @@ type Change struct {
 	IfNodeGone bool
 }
 
-// AdoptionCommand returns the command after which a Service without a controller, which has the name of a node, is
-// adopted.
-func (c *Change) AdoptionCommand() string {
-	return AdoptionCommand("kubectl", c.Template.owner, c.Node, c.Template.nodeLabelKey)
-}
-
 // Plan lists the changes that bring the Services of a LocalService in line with its spec.
 type Plan struct {
 	// Changes holds the changes and the conflicts by action. Services that are held for now have no change. Creations

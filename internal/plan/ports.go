@@ -1,9 +1,7 @@
 package plan
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"unique"
 
@@ -53,50 +51,4 @@ func (n PortNumbers) Add(name string, number int32) {
 		number = Differs
 	}
 	n[name] = number
-}
-
-// UnknownPorts returns the names in targetPort, each with its protocol, that no ready pod of a headless LocalService
-// has: its names resolve all the same, but no process listens. named is nil if no targetPort is a name.
-func UnknownPorts(ls *v1alpha1.LocalService, named PortNumbers) (names []string) {
-	if HasClusterIPs(ls) || named == nil {
-		return nil
-	}
-	for _, port := range ls.Spec.Ports {
-		name := fmt.Sprintf("%s (%s)", port.TargetPort.StrVal, cmp.Or(port.Protocol, corev1.ProtocolTCP))
-		if _, isKnown := named[port.Name]; !isKnown && port.TargetPort.StrVal != "" && !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
-// TranslatedPorts describes the ports that have another number in the pods, where the Services do not translate it;
-// "" if there are none. For a targetPort that is a name, it uses the numbers in named.
-func TranslatedPorts(ls *v1alpha1.LocalService, named PortNumbers) string {
-	if HasClusterIPs(ls) {
-		return ""
-	}
-	var ports []string
-	for _, port := range ls.Spec.Ports {
-		target := port.TargetPort.IntVal
-		if port.TargetPort.StrVal != "" {
-			target = named[port.Name]
-		}
-		if target == 0 || target == port.Port {
-			continue
-		}
-		text := fmt.Sprintf("%d (not %d)", target, port.Port)
-		if target == Differs {
-			text = fmt.Sprintf("%s of the pods, whose number differs (kubectl localservice url prints it)",
-				port.TargetPort.StrVal)
-		}
-		if !slices.Contains(ports, text) {
-			ports = append(ports, text) // A port may have two protocols.
-		}
-	}
-	if len(ports) == 0 {
-		return ""
-	}
-	return fmt.Sprintf("clients must connect to port %s: a headless Service does not translate ports",
-		strings.Join(ports, ", "))
 }

@@ -1,9 +1,6 @@
 package plan
 
 import (
-	"encoding/json"
-	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/localservice-dev/local-service-controller/internal/words"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -60,26 +56,6 @@ func subset[L Labels](want map[string]string, have L) bool {
 		}
 	}
 	return true
-}
-
-// SelectorHint explains which label in the selector of a LocalService is a node label, which pods hardly ever have;
-// it returns "" if none is. The hint helps if no name answers.
-func SelectorHint(ls *v1alpha1.LocalService) string {
-	for _, key := range slices.Sorted(maps.Keys(ls.Spec.Selector)) {
-		if isOfNodes(key) {
-			return fmt.Sprintf("the label %s is one of nodes, and selector selects pods: choose nodes with "+
-				"nodeSelector", key)
-		}
-	}
-	return ""
-}
-
-func isOfNodes(key string) bool {
-	switch key {
-	case corev1.LabelHostname, corev1.LabelOSStable, corev1.LabelArchStable:
-		return true
-	}
-	return strings.HasPrefix(key, "node.kubernetes.io/") || strings.HasPrefix(key, "node-role.kubernetes.io/")
 }
 
 // HasNodeSelector reports whether a LocalService chooses among the nodes.
@@ -142,20 +118,4 @@ func matches(operator corev1.NodeSelectorOperator, values []string, value string
 		return err == nil && (have > limit) == (operator == corev1.NodeSelectorOpGt) && have != limit
 	}
 	return false
-}
-
-// longestSelection limits the description of a node selection, in bytes.
-const longestSelection = 512
-
-// NodeSelection describes for people which nodes a LocalService selects. It cuts a very long description.
-func NodeSelection(ls *v1alpha1.LocalService) string {
-	var parts []string
-	if len(ls.Spec.NodeSelector) > 0 {
-		parts = append(parts, fmt.Sprintf("spec.nodeSelector %q", labels.FormatLabels(ls.Spec.NodeSelector)))
-	}
-	if len(ls.Spec.NodeSelectorTerms) > 0 {
-		terms, _ := json.Marshal(ls.Spec.NodeSelectorTerms) // Strings always have a JSON form.
-		parts = append(parts, "spec.nodeSelectorTerms "+words.Printable(string(terms)))
-	}
-	return words.Cut(strings.Join(parts, " and "), longestSelection)
 }

@@ -53,9 +53,6 @@ func FuzzSelects(f *testing.F) {
 			}
 			ls.Spec.NodeSelectorTerms = append(ls.Spec.NodeSelectorTerms, term)
 		}
-		if HasNodeSelector(ls) != (NodeSelection(ls) != "") {
-			t.Errorf("%+v: %q", ls.Spec, NodeSelection(ls))
-		}
 		for range 5 {
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{}}}
 			for range random.IntN(4) {
@@ -63,25 +60,11 @@ func FuzzSelects(f *testing.F) {
 			}
 			want, err := objects.IsScheduled(ls, node)
 			if err != nil {
-				t.Fatalf("%s: %v", NodeSelection(ls), err)
+				t.Fatalf("%+v: %v", ls.Spec, err)
 			}
 			if got := Selects(ls, node.Name, labels.Set(node.Labels)); got != want {
-				t.Errorf("%s: node %s with %v is selected: %t, want %t", NodeSelection(ls), node.Name, node.Labels, got,
-					want)
+				t.Errorf("%+v: node %s with %v is selected: %t, want %t", ls.Spec, node.Name, node.Labels, got, want)
 			}
 		}
 	})
-}
-
-// TestNodeSelection: messages say which nodes are selected, in one line.
-func TestNodeSelection(t *testing.T) {
-	ls := localService()
-	ls.Spec.NodeSelector = map[string]string{"disk": "ssd", "arch": "arm"}
-	ls.Spec.NodeSelectorTerms = []v1alpha1.NodeSelectorTerm{
-		{MatchExpressions: []v1alpha1.NodeLabelRequirement{{Key: "a", Operator: "In", Values: []string{"x", "y"}}}}}
-	want := `spec.nodeSelector "arch=arm,disk=ssd" and spec.nodeSelectorTerms ` +
-		`[{"matchExpressions":[{"key":"a","operator":"In","values":["x","y"]}]}]`
-	if got := NodeSelection(ls); got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
 }

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
-	"github.com/localservice-dev/local-service-controller/internal/words"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
@@ -210,20 +208,4 @@ func HolderOf(ls *v1alpha1.LocalService, purpose Purpose, node, nodeLabelKey str
 		return Orphan
 	}
 	return Foreign
-}
-
-// AdoptionCommand returns the command that makes a Service without a controller an Orphan, for a node.
-func AdoptionCommand(kubectl string, ls *v1alpha1.LocalService, node, nodeLabelKey string) string {
-	return fmt.Sprintf(`%s patch service -n %s %s --type=merge -p `+
-		`'{"metadata":{"labels":{"%s":"%s"}},"spec":{"selector":{"%s":"%s"}}}'`, kubectl, ls.Namespace,
-		ServiceName(ls.Name, ForNode, node), v1alpha1.OwnerLabelKey, ls.Name, nodeLabelKey, naming.NodeLabelValue(node))
-}
-
-// Description names the controller for people: "LocalService a", "Deployment b (apps/v1)". It escapes the text,
-// because anybody can write anything into an owner reference.
-func (c Controller) Description() string {
-	if c.IsLocalService() {
-		return words.Printable(v1alpha1.Kind + " " + c.Name)
-	}
-	return words.Printable(cmp.Or(c.Kind, "object") + " " + c.Name + " (" + c.APIVersion + ")")
 }

@@ -104,6 +104,9 @@ type Template struct {
 	nodeLabels   NodeLabels
 }
 
+// NodeLabelKey returns the key of the node label.
+func (t *Template) NodeLabelKey() string { return t.nodeLabelKey }
+
 // unreadableKey is the key of an annotation that no object on an API server can have.
 const unreadableKey = "\x00unreadable"
 

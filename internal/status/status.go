@@ -3,11 +3,14 @@
 package status
 
 import (
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -21,16 +24,16 @@ import (
 // report combines a plan, with what a sync found, and the outcome of the plan.
 type report struct {
 	*plan.Plan
-	*plan.Outcome
+	*Outcome
 	failed    []error          // The writes that were refused, or failed otherwise.
 	contested sets.Set[string] // The fields that something else sets in the writes.
-	undone    []*plan.ContestedError
+	undone    []*ContestedError
 }
 
-func reportOf(p *plan.Plan, outcome *plan.Outcome) *report {
+func reportOf(p *plan.Plan, outcome *Outcome) *report {
 	r := &report{Plan: p, Outcome: outcome, failed: slices.Clone(outcome.Failed), contested: sets.Set[string]{}}
 	for _, err := range outcome.Refused {
-		switch contested, is := errors.AsType[*plan.ContestedError](err); {
+		switch contested, is := errors.AsType[*ContestedError](err); {
 		case is && contested.IsUndone:
 			r.undone = append(r.undone, contested)
 		case is:
@@ -56,7 +59,7 @@ func IsWriting(ls *v1alpha1.LocalService) bool {
 
 // IsMiddle reports whether a turn is neither the first nor the last for this spec: another turn follows, and the
 // status of the LocalService already reports the reason.
-func IsMiddle(ls *v1alpha1.LocalService, p *plan.Plan, outcome *plan.Outcome) bool {
+func IsMiddle(ls *v1alpha1.LocalService, p *plan.Plan, outcome *Outcome) bool {
 	before := meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionProgressing)
 	return outcome.More && before != nil && before.ObservedGeneration == ls.Generation &&
 		before.Status == metav1.ConditionTrue && before.Reason == reportOf(p, outcome).progressing("").Reason
@@ -69,7 +72,7 @@ func (r *report) isUnpublished() bool {
 
 // Of returns the status of a LocalService that follows from a plan and its outcome. If nothing has changed, it equals
 // the previous status, including timestamps.
-func Of(ls *v1alpha1.LocalService, p *plan.Plan, outcome *plan.Outcome) v1alpha1.LocalServiceStatus {
+func Of(ls *v1alpha1.LocalService, p *plan.Plan, outcome *Outcome) v1alpha1.LocalServiceStatus {
 	status, r := *ls.Status.DeepCopy(), reportOf(p, outcome)
 	status.Nodes = int32(r.Nodes)
 	status.Services = int32(r.InPlace + r.Stored())
@@ -83,7 +86,7 @@ func Of(ls *v1alpha1.LocalService, p *plan.Plan, outcome *plan.Outcome) v1alpha1
 // OfInvalid returns the status of a LocalService whose spec cannot be turned into Services. The numbers stay, because
 // nothing was observed.
 func OfInvalid(ls *v1alpha1.LocalService, invalid error) v1alpha1.LocalServiceStatus {
-	status, r := *ls.Status.DeepCopy(), reportOf(&plan.Plan{}, &plan.Outcome{})
+	status, r := *ls.Status.DeepCopy(), reportOf(&plan.Plan{}, &Outcome{})
 	conditions := []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse,
 		Reason: v1alpha1.ReasonInvalidSpec, Message: "no Service is written until the spec is corrected"}}
 	for _, c := range []metav1.Condition{r.conflictedCondition(ls), r.contestedCondition()} {
@@ -181,7 +184,7 @@ func (r *report) answering(ls *v1alpha1.LocalService, noun string) string {
 		saysWhy = fmt.Sprintf("kubectl get pods -n %s -l %s -o wide shows the pods, and %s", ls.Namespace, pods,
 			saysWhy)
 	}
-	if hint := plan.SelectorHint(ls); hint != "" {
+	if hint := words.SelectorHint(ls); hint != "" {
 		saysWhy += "; " + hint
 	}
 	return ", and none answers: " + saysWhy
@@ -199,14 +202,29 @@ func (r *report) ungrouped(ls *v1alpha1.LocalService) string {
 // translating reports which ports no pod has, and on which other ports clients reach the pods.
 func (r *report) translating(ls *v1alpha1.LocalService) string {
 	text := ""
-	if unknown := plan.UnknownPorts(ls, r.PortNumbers); r.Ready > 0 && len(unknown) > 0 {
+	if unknown := unknownPorts(ls, r.PortNumbers); r.Ready > 0 && len(unknown) > 0 {
 		text = fmt.Sprintf("; no container has a port named %s, which targetPort names: the names lead "+
 			"to the pods, but have no such port", words.List(unknown, namesInMessage))
 	}
-	if ports := plan.TranslatedPorts(ls, r.PortNumbers); ports != "" {
+	if ports := words.TranslatedPorts(ls, r.PortNumbers); ports != "" {
 		text += "; " + ports
 	}
 	return text
+}
+
+// unknownPorts returns the names in targetPort, each with its protocol, that no ready pod of a headless LocalService
+// has: its names resolve all the same, but no process listens. named is nil if no targetPort is a name.
+func unknownPorts(ls *v1alpha1.LocalService, named plan.PortNumbers) (names []string) {
+	if plan.HasClusterIPs(ls) || named == nil {
+		return nil
+	}
+	for _, port := range ls.Spec.Ports {
+		name := fmt.Sprintf("%s (%s)", port.TargetPort.StrVal, cmp.Or(port.Protocol, corev1.ProtocolTCP))
+		if _, isKnown := named[port.Name]; !isKnown && port.TargetPort.StrVal != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // dropped reports which fields the API server drops from LocalServices, since its CustomResourceDefinition is older
@@ -229,7 +247,7 @@ func (r *report) noNodesSelected(ls *v1alpha1.LocalService) string {
 	case !r.SelectsNothing:
 		return "the cluster has no node"
 	}
-	message := "no node matches " + plan.NodeSelection(ls)
+	message := "no node matches " + nodeSelection(ls)
 	switch {
 	case r.IsHostnames && r.InPlace+r.Stored() > 0:
 		message += ", so no name is removed: every node has its name"
@@ -241,6 +259,22 @@ func (r *report) noNodesSelected(ls *v1alpha1.LocalService) string {
 			r.Held)
 	}
 	return message + ". Correct that or the labels of the nodes (kubectl get nodes --show-labels)"
+}
+
+// longestSelection limits the description of a node selection, in bytes.
+const longestSelection = 512
+
+// nodeSelection describes for people which nodes a LocalService selects. It cuts a very long description.
+func nodeSelection(ls *v1alpha1.LocalService) string {
+	var parts []string
+	if len(ls.Spec.NodeSelector) > 0 {
+		parts = append(parts, fmt.Sprintf("spec.nodeSelector %q", labels.FormatLabels(ls.Spec.NodeSelector)))
+	}
+	if len(ls.Spec.NodeSelectorTerms) > 0 {
+		terms, _ := json.Marshal(ls.Spec.NodeSelectorTerms) // Strings always have a JSON form.
+		parts = append(parts, "spec.nodeSelectorTerms "+words.Printable(string(terms)))
+	}
+	return words.Cut(strings.Join(parts, " and "), longestSelection)
 }
 
 // isStalled reports whether the reason of Ready persists until somebody edits something. A write that the API server
@@ -299,8 +333,8 @@ const notPermitted = "mode Hostnames needs the permission to write EndpointSlice
 // isNotPermitted reports whether a write was refused because the controller lacks the permission to write
 // EndpointSlices. An admission policy refuses with the same code, but in other words.
 func isNotPermitted(err error) bool {
-	e, ok := errors.AsType[*plan.WriteError](err)
-	return ok && e.Kind == plan.EndpointSliceKind && plan.IsDenied(e.Err) &&
+	e, ok := errors.AsType[*WriteError](err)
+	return ok && e.Kind == EndpointSliceKind && IsDenied(e.Err) &&
 		strings.Contains(e.Err.Error(), " cannot "+strings.ToLower(string(e.Action))+" resource ")
 }
 

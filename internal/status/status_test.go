@@ -23,7 +23,7 @@ import (
 // TestStatus: the conditions that follow from what a sync found and did.
 func TestStatus(t *testing.T) {
 	type found = plan.Plan
-	type outcome = plan.Outcome
+	type outcome = Outcome
 	no, quota := errors.New("no"), errors.New("quota")
 	notPermitted := sliceError(
 		`User "u" cannot create resource "endpointslices" in API group "discovery.k8s.io" in the namespace "default"`)
@@ -174,7 +174,7 @@ func TestGroups(t *testing.T) {
 	ls.Spec.GroupBy = "example.com/rack"
 	conflict := plan.Change{Action: plan.Conflict, Name: "a-1", Node: "A_1", Rival: "A.1"}
 	got := meta.FindStatusCondition(Of(ls, &plan.Plan{Nodes: 2, IsHostnames: true, Changes: byAction(conflict)},
-		&plan.Outcome{}).Conditions, v1alpha1.ConditionReady)
+		&Outcome{}).Conditions, v1alpha1.ConditionReady)
 	if got.Reason != v1alpha1.ReasonNameTaken || got.Message != "1 value has no name: A_1 (a-1 is the name of value "+
 		"A.1). Set the label example.com/rack to one value on the nodes that want one name" {
 		t.Errorf("of rivals: %+v", got)
@@ -185,7 +185,7 @@ func TestGroups(t *testing.T) {
 	} {
 		p := plan.Plan{Nodes: names, InPlace: 2, Ready: names, IsHostnames: true, Copies: plan.Copies{Sources: 1},
 			Nameless: 2}
-		status := Of(ls, &p, &plan.Outcome{})
+		status := Of(ls, &p, &Outcome{})
 		if got := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady).Message; !strings.HasPrefix(got,
 			want) {
 			t.Errorf("the message is %q, want %q first", got, want)
@@ -200,7 +200,7 @@ func with(old v1alpha1.LocalServiceStatus, generation int64) *v1alpha1.LocalServ
 	return ls
 }
 
-func contestedBy(fields ...string) []error { return []error{&plan.ContestedError{Fields: fields}} }
+func contestedBy(fields ...string) []error { return []error{&ContestedError{Fields: fields}} }
 
 // made returns what was made if a number of Services were created.
 func made(n int) map[plan.Action][]string {
@@ -208,7 +208,7 @@ func made(n int) map[plan.Action][]string {
 }
 
 func sliceError(why string) error {
-	return &plan.WriteError{Action: plan.Create, Kind: plan.EndpointSliceKind, Namespace: "default", Name: "x",
+	return &WriteError{Action: plan.Create, Kind: EndpointSliceKind, Namespace: "default", Name: "x",
 		Err: apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "x", errors.New(why))}
 }
 
@@ -218,7 +218,7 @@ func TestStatusNamesPorts(t *testing.T) {
 	for _, target := range []intstr.IntOrString{intstr.FromInt32(81), intstr.FromString("web")} {
 		ls.Spec.Ports[0].TargetPort = target
 		numbers := plan.PortNumbers{ls.Spec.Ports[0].Name: 81}
-		status := Of(ls, &plan.Plan{Nodes: 3, InPlace: 3, Ready: 3, PortNumbers: numbers}, &plan.Outcome{})
+		status := Of(ls, &plan.Plan{Nodes: 3, InPlace: 3, Ready: 3, PortNumbers: numbers}, &Outcome{})
 		got := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady).Message
 		want := "every selected node has its Service; clients must connect to port 81 "
 		if !strings.HasPrefix(got, want) {
@@ -226,7 +226,7 @@ func TestStatusNamesPorts(t *testing.T) {
 		}
 	}
 	ls.Spec.Ports[0].Protocol = corev1.ProtocolUDP
-	status := Of(ls, &plan.Plan{Nodes: 3, InPlace: 3, Ready: 3, PortNumbers: plan.PortNumbers{}}, &plan.Outcome{})
+	status := Of(ls, &plan.Plan{Nodes: 3, InPlace: 3, Ready: 3, PortNumbers: plan.PortNumbers{}}, &Outcome{})
 	if got := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady).Message; !strings.HasPrefix(got,
 		"every selected node has its Service; no container has a port named web (UDP), which targetPort names: ") {
 		t.Errorf("the message of Ready is %q", got)
@@ -238,7 +238,7 @@ func TestStatusPublishNotReady(t *testing.T) {
 	ls := with(v1alpha1.LocalServiceStatus{}, 1)
 	ls.Spec.PublishNotReadyAddresses = true
 	for ready, want := range map[int]bool{0: true, 2: true, 3: false} {
-		status := Of(ls, &plan.Plan{Nodes: 3, InPlace: 3, Ready: ready}, &plan.Outcome{})
+		status := Of(ls, &plan.Plan{Nodes: 3, InPlace: 3, Ready: ready}, &Outcome{})
 		got := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady).Message
 		if strings.HasSuffix(got, "pods that are not ready are published all the same (publishNotReadyAddresses)") != want {
 			t.Errorf("%d ready: %q", ready, got)
@@ -253,7 +253,7 @@ func TestStatusWithoutTime(t *testing.T) {
 		{Type: "Ready", Status: "True", Reason: "ServicesInPlace"},
 		{Type: "Theirs", Status: "True", Reason: "Any"}}}, 1)
 	ls.CreationTimestamp = metav1.Unix(1, 0)
-	for _, c := range Of(ls, &plan.Plan{Nodes: 1, InPlace: 1, Ready: 1}, &plan.Outcome{}).Conditions {
+	for _, c := range Of(ls, &plan.Plan{Nodes: 1, InPlace: 1, Ready: 1}, &Outcome{}).Conditions {
 		if c.LastTransitionTime.IsZero() {
 			t.Errorf("%s has no time", c.Type)
 		}
@@ -266,7 +266,7 @@ func TestPodsChangeNumbersOnly(t *testing.T) {
 	for _, isHostnames := range []bool{false, true} {
 		status := func(ready int) v1alpha1.LocalServiceStatus {
 			return Of(with(v1alpha1.LocalServiceStatus{}, 1), &plan.Plan{Nodes: 2, InPlace: 2, Ready: ready,
-				IsHostnames: isHostnames, Copies: plan.Copies{Sources: 1}}, &plan.Outcome{})
+				IsHostnames: isHostnames, Copies: plan.Copies{Sources: 1}}, &Outcome{})
 		}
 		for _, after := range []int{1, 2} {
 			if changed := Changed(status(0).Conditions, status(after).Conditions); len(changed) > 0 {
@@ -279,7 +279,7 @@ func TestPodsChangeNumbersOnly(t *testing.T) {
 // TestStatusOfInvalidKeepsCounts: nothing was observed, so the previous counts and problems stay.
 func TestStatusOfInvalidKeepsCounts(t *testing.T) {
 	before := Of(with(v1alpha1.LocalServiceStatus{}, 1), &plan.Plan{Nodes: 3, InPlace: 2,
-		Changes: byAction(conflicts("demo-a")...)}, &plan.Outcome{Refused: contestedBy("spec.type")})
+		Changes: byAction(conflicts("demo-a")...)}, &Outcome{Refused: contestedBy("spec.type")})
 	after := OfInvalid(with(before, 2), errors.New("bad"))
 	if after.Nodes != 3 || after.Services != 2 {
 		t.Errorf("%d nodes and %d services, want 3 and 2", after.Nodes, after.Services)
@@ -300,7 +300,7 @@ func TestSelectorHint(t *testing.T) {
 		ls := with(v1alpha1.LocalServiceStatus{}, 1)
 		ls.Spec.Selector = map[string]string{"app": "demo", key: "x"}
 		for ready, isReported := range []bool{want, false} {
-			status := Of(ls, &plan.Plan{Nodes: 2, InPlace: 2, Ready: ready}, &plan.Outcome{})
+			status := Of(ls, &plan.Plan{Nodes: 2, InPlace: 2, Ready: ready}, &Outcome{})
 			message := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady).Message
 			if got := strings.Contains(message, "the label "+key+" is one of nodes, and selector selects pods: "+
 				"choose nodes with nodeSelector"); got != isReported {

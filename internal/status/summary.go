@@ -51,7 +51,7 @@ func without(name, message string) string {
 // cause returns what errors of the same kind of write have in common: their text without the names of the Services
 // and of their nodes.
 func cause(err error) string {
-	if e, isWrite := errors.AsType[*plan.WriteError](err); isWrite {
+	if e, isWrite := errors.AsType[*WriteError](err); isWrite {
 		return e.What() + ": " + CauseOf(e.Err, e.Name, e.Node)
 	}
 	return CauseOf(err)
@@ -103,7 +103,7 @@ func summarizeConflicts(ls *v1alpha1.LocalService, conflicts []plan.Change) stri
 	}
 	var parts []string
 	if len(taken) > 0 {
-		parts = append(parts, summarizeTaken(taken))
+		parts = append(parts, summarizeTaken(ls, taken))
 	}
 	if len(rivals) > 0 {
 		parts = append(parts, summarizeRivals(ls, rivals))
@@ -138,7 +138,7 @@ func firstOf(changes []plan.Change, describe func(*plan.Change) string) string {
 // summarizeTaken names the first few of the Services whose name is taken and who controls them, counts all, and
 // explains what to do. Deleting a Service with an owner does not help, because the owner, which may be another
 // LocalService, recreates it.
-func summarizeTaken(conflicts []plan.Change) string {
+func summarizeTaken(ls *v1alpha1.LocalService, conflicts []plan.Change) string {
 	isOwned := func(conflict plan.Change) bool { return conflict.Current.Controller.Value() != plan.Controller{} }
 	advise := func(them, toAdopt string) string {
 		if slices.ContainsFunc(conflicts, isOwned) {
@@ -147,7 +147,7 @@ func summarizeTaken(conflicts []plan.Change) string {
 		}
 		adopt := ""
 		if conflicts[0].Node != "" {
-			adopt = toAdopt + conflicts[0].AdoptionCommand()
+			adopt = toAdopt + words.AdoptionCommand("kubectl", ls, conflicts[0].Node, conflicts[0].Template.NodeLabelKey())
 		}
 		return fmt.Sprintf("%[2]s. If nothing uses %[1]s, delete %[1]s; if the app needs %[1]s, create this "+
 			"LocalService under another name: a Service cannot be renamed", them, adopt)
@@ -156,7 +156,7 @@ func summarizeTaken(conflicts []plan.Change) string {
 		owner := "no owner"
 		if isOwned(*conflict) {
 			controller := conflict.Current.Controller.Value()
-			owner = "owner: " + words.Cut(controller.Description(), controllerLength)
+			owner = "owner: " + words.Cut(words.Controller(controller), controllerLength)
 		}
 		return fmt.Sprintf("%q (%s)", conflict.Name, owner)
 	})
@@ -180,11 +180,11 @@ func summarizeAdmission(fields []string) string {
 
 // summarizeUndone explains what else sets fields after they were written, on the first of the objects; "" for none.
 // It does not count the objects, because some of them are always being written again.
-func summarizeUndone(undone []*plan.ContestedError) string {
+func summarizeUndone(undone []*ContestedError) string {
 	if len(undone) == 0 {
 		return ""
 	}
-	first := slices.MinFunc(undone, func(a, b *plan.ContestedError) int { return strings.Compare(a.Object, b.Object) })
+	first := slices.MinFunc(undone, func(a, b *ContestedError) int { return strings.Compare(a.Object, b.Object) })
 	return fmt.Sprintf("%s: %s. Leave that out of this LocalService, or stop what sets it: it is written again within "+
 		"two minutes", first.Object, words.Printable(first.Error()))
 }

@@ -26,7 +26,7 @@ func TestStatusStaysSmall(t *testing.T) {
 	var refused []error
 	for i := range 5000 {
 		names = append(names, fmt.Sprintf("demo-node%d", i))
-		refused = append(refused, &plan.WriteError{Action: plan.Create, Name: names[i],
+		refused = append(refused, &WriteError{Action: plan.Create, Name: names[i],
 			Err: fmt.Errorf("%q is refused: %s", names[i], strings.Repeat("x", 2000))})
 		refused = append(refused, fmt.Errorf("cause %d", i))
 	}
@@ -56,7 +56,7 @@ func TestEscapes(t *testing.T) {
 		OwnerReferences: []metav1.OwnerReference{{Kind: evil, Name: evil, APIVersion: evil, UID: "u",
 			Controller: new(true)}}}}, v1alpha1.DefaultNodeLabelKey)
 	answer := apierrors.NewForbidden(corev1.Resource("services"), evil, errors.New(evil))
-	refused := func(name string) error { return &plan.WriteError{Action: plan.Create, Name: name, Err: answer} }
+	refused := func(name string) error { return &WriteError{Action: plan.Create, Name: name, Err: answer} }
 	for name, text := range map[string]string{
 		"owner":       summarizeConflicts(demo, []plan.Change{{Action: plan.Conflict, Name: "demo-a", Current: taken}}),
 		"a refusal":   Summarize([]error{refused("a")}),
@@ -73,15 +73,15 @@ func TestEscapes(t *testing.T) {
 // TestSummarize: errors are grouped by cause and counted, in the same words whichever Services were tried first.
 func TestSummarize(t *testing.T) {
 	refused := func(action plan.Action, name, why string) error {
-		return &plan.WriteError{Action: action, Namespace: "default", Name: name, Err: fmt.Errorf("services %q is "+
+		return &WriteError{Action: action, Namespace: "default", Name: name, Err: fmt.Errorf("services %q is "+
 			"forbidden: %s", name, why)}
 	}
 	unanswered := func(name string) error {
-		return &plan.WriteError{Action: plan.Update, Namespace: "default", Name: name, Err: &url.Error{Op: "Patch",
+		return &WriteError{Action: plan.Update, Namespace: "default", Name: name, Err: &url.Error{Op: "Patch",
 			URL: "https://host/api/v1/namespaces/default/services/" + name + "?fieldManager=x", Err: io.EOF}}
 	}
 	unknown := func(name, node string) error {
-		return &plan.WriteError{Action: plan.Delete, Namespace: "default", Name: name, Node: node,
+		return &WriteError{Action: plan.Delete, Namespace: "default", Name: name, Node: node,
 			Err: fmt.Errorf("check whether node %q is gone: nodes %q is forbidden", node, node)}
 	}
 	for name, c := range map[string]struct {
@@ -134,5 +134,18 @@ func TestSummarizeMade(t *testing.T) {
 	}
 	if got := SummarizeMade(nil); got != "" {
 		t.Errorf("%q for nothing", got)
+	}
+}
+
+// TestNodeSelection: messages say which nodes are selected, in one line.
+func TestNodeSelection(t *testing.T) {
+	ls := objects.LocalService()
+	ls.Spec.NodeSelector = map[string]string{"disk": "ssd", "arch": "arm"}
+	ls.Spec.NodeSelectorTerms = []v1alpha1.NodeSelectorTerm{
+		{MatchExpressions: []v1alpha1.NodeLabelRequirement{{Key: "a", Operator: "In", Values: []string{"x", "y"}}}}}
+	want := `spec.nodeSelector "arch=arm,disk=ssd" and spec.nodeSelectorTerms ` +
+		`[{"matchExpressions":[{"key":"a","operator":"In","values":["x","y"]}]}]`
+	if got := nodeSelection(ls); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

@@ -1,5 +1,5 @@
-// Package words has the helpers for messages that people read: it counts, lists, cuts and escapes. What a message says
-// is decided elsewhere.
+// Package words has the helpers for messages that people read: it counts, lists, cuts and escapes. It also has the
+// sentences about a LocalService that both the status and kubectl localservice use.
 package words
 
 import (

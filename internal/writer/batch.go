@@ -92,7 +92,7 @@ func (t *turn) due(ctx context.Context, action plan.Action, changes []plan.Chang
 
 // undone returns what to report if something else has undone an update, which must be made again; nil if not. Most
 // likely it has done so to all Services, so only one of them is asked for who it was.
-func (t *turn) undone(ctx context.Context, change *plan.Change) *plan.ContestedError {
+func (t *turn) undone(ctx context.Context, change *plan.Change) *status.ContestedError {
 	if t.attempt(change.Action, "").Action != plan.Update {
 		return nil
 	}
@@ -111,7 +111,7 @@ func (t *turn) undone(ctx context.Context, change *plan.Change) *plan.ContestedE
 	if !t.rival.isCurrent {
 		return nil // The write will fail, and the sync is tried again.
 	}
-	return &plan.ContestedError{Object: "Service " + change.Name, Fields: fields, Manager: t.rival.manager}
+	return &status.ContestedError{Object: "Service " + change.Name, Fields: fields, Manager: t.rival.manager}
 }
 
 // retryIn records how long a change has to wait. The time may have just run out.
@@ -168,8 +168,8 @@ func (t *turn) failed(change *plan.Change, err error) {
 	}
 }
 
-func (t *turn) failure(change *plan.Change, err error) *plan.WriteError {
-	return &plan.WriteError{Action: change.Action, Namespace: t.ls.Namespace, Name: change.Name, Node: change.Node,
+func (t *turn) failure(change *plan.Change, err error) *status.WriteError {
+	return &status.WriteError{Action: change.Action, Namespace: t.ls.Namespace, Name: change.Name, Node: change.Node,
 		Err: err}
 }
 

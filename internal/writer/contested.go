@@ -12,18 +12,19 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/status"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
 // isContested reports whether an error says that something else sets the fields that were written.
 func isContested(err error) bool {
-	_, is := errors.AsType[*plan.ContestedError](err)
+	_, is := errors.AsType[*status.ContestedError](err)
 	return is
 }
 
 // isUndone reports whether an error says that something else has set the fields after the write.
 func isUndone(err error) bool {
-	contested, is := errors.AsType[*plan.ContestedError](err)
+	contested, is := errors.AsType[*status.ContestedError](err)
 	return is && contested.IsUndone
 }
 
@@ -36,9 +37,9 @@ func contestedBy(change *plan.Change, stored *corev1.Service) (contested, refuse
 	case len(fields) == 0, change.Action == plan.Create:
 		return nil, nil
 	case change.Template.IsUnchanged(change.Current, stored):
-		return nil, &plan.ContestedError{Fields: fields}
+		return nil, &status.ContestedError{Fields: fields}
 	}
-	return &plan.ContestedError{Fields: fields}, nil
+	return &status.ContestedError{Fields: fields}, nil
 }
 
 // rivalOf returns the field manager that has set one of some paths in an object after the controller; "" if the object

@@ -14,6 +14,7 @@ import (
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/reconcile"
+	"github.com/localservice-dev/local-service-controller/internal/status"
 	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
@@ -154,7 +155,7 @@ func TestUndoneOfSeveral(t *testing.T) {
 		for began := time.Now(); time.Since(began) < 20*time.Second; time.Sleep(100 * time.Millisecond) {
 			out, _ := f.write(changes)
 			isA := func(err error) bool {
-				contested, is := errors.AsType[*plan.ContestedError](err)
+				contested, is := errors.AsType[*status.ContestedError](err)
 				return is && contested.Object == "Service demo-a"
 			}
 			if !slices.ContainsFunc(out.Refused, isA) {

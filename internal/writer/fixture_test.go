@@ -21,6 +21,7 @@ import (
 
 	"github.com/localservice-dev/local-service-controller/internal/cache"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/status"
 	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
@@ -197,7 +198,7 @@ func (f *fixture) write(changes ...[]plan.Change) (outcome, []string) {
 }
 
 // outcome is an Outcome with what follows from it.
-type outcome struct{ plan.Outcome }
+type outcome struct{ status.Outcome }
 
 // IsComplete reports whether all changes were made, apart from those of fields that something else sets.
 func (o *outcome) IsComplete() bool { return o.Stopped == nil && !o.More && !o.hasFailed() }
@@ -214,7 +215,7 @@ func (o *outcome) Err(key types.NamespacedName) error { return Err(&o.Outcome, k
 func (o *outcome) contested() sets.Set[string] {
 	fields := sets.Set[string]{}
 	for _, err := range o.Refused {
-		if contested, is := errors.AsType[*plan.ContestedError](err); is {
+		if contested, is := errors.AsType[*status.ContestedError](err); is {
 			fields.Insert(contested.Fields...)
 		}
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/cache"
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
 	"github.com/localservice-dev/local-service-controller/internal/owner"
-	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/status"
 	"github.com/localservice-dev/local-service-controller/internal/words"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
@@ -39,7 +39,7 @@ func (d *Dependencies) WriteLabel(ctx context.Context, p *cache.Pod, key string)
 		if !isCurrent {
 			return 0, nil, staleError("the pod has changed")
 		}
-		contested := &plan.ContestedError{Object: "Pod " + p.GetName(), Fields: undone, Manager: manager}
+		contested := &status.ContestedError{Object: "Pod " + p.GetName(), Fields: undone, Manager: manager}
 		return time.Until(d.Refusals.AddUndone(attempt, contested).RetryAt), contested, nil
 	}
 	isAgain := d.Observed.SinceWrite(cache.KeyOf(p), d.Caches.Pods) < soon

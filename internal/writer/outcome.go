@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/localservice-dev/local-service-controller/internal/cache"
-	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/status"
 )
 
@@ -34,7 +33,7 @@ func (t *turn) concludeTurn() {
 }
 
 // Err returns the error of a sync: nil unless a write failed that may soon succeed. Refusals have their own backoff.
-func Err(o *plan.Outcome, key types.NamespacedName) error {
+func Err(o *status.Outcome, key types.NamespacedName) error {
 	errs := append(slices.Clip(o.Failed), o.Stale...)
 	if len(errs) == 0 {
 		return nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/reconcile"
+	"github.com/localservice-dev/local-service-controller/internal/status"
 )
 
 const (
@@ -20,7 +21,7 @@ const (
 	// maxTimes is the number of refusals in a row after which the backoff is the longest.
 	maxTimes = 5
 	// minDeniedBackoff delays the first retry of a write that RBAC denies. The delay doubles with each denial. The
-	// first earlyDenials, 15 seconds in all, are not reported: see plan.IsDenied.
+	// first earlyDenials, 15 seconds in all, are not reported: see status.IsDenied.
 	minDeniedBackoff = time.Second
 	earlyDenials     = 4
 	// minUndoneBackoff delays the first retry of an update that something else has undone. The delay doubles each time.
@@ -70,7 +71,7 @@ type Refusals struct {
 
 // IsReported reports whether a refusal should be reported. RBAC's denial should not, until it has lasted for a while.
 func (r Refusal) IsReported() bool {
-	return r.Err != nil && (r.Times > earlyDenials || !plan.IsDenied(r.Err))
+	return r.Err != nil && (r.Times > earlyDenials || !status.IsDenied(r.Err))
 }
 
 // left returns how long the attempt to set what a sum stands for still has to wait: not at all if something else has
@@ -97,7 +98,7 @@ func (r *Refusals) Add(attempt Attempt, err error) Refusal {
 // before, a restart of the API server is not reported.
 func (r *Refusals) next(attempt Attempt, err error) Refusal {
 	last := r.Get(attempt)
-	if last.Err != nil && plan.IsDenied(last.Err) != plan.IsDenied(err) {
+	if last.Err != nil && status.IsDenied(last.Err) != status.IsDenied(err) {
 		last.Times = 0
 	}
 	times, first := last.Times+1, minRefusedBackoff
@@ -106,7 +107,7 @@ func (r *Refusals) next(attempt Attempt, err error) Refusal {
 		first = minUndoneBackoff
 	case isContested(err):
 		times = maxTimes
-	case plan.IsDenied(err):
+	case status.IsDenied(err):
 		first = minDeniedBackoff
 	}
 	backoff := min(first<<min(times-1, 2*maxTimes), reconcile.MaxBackoff)
@@ -118,7 +119,7 @@ func (r *Refusals) next(attempt Attempt, err error) Refusal {
 func (r *Refusals) Made(attempt Attempt, fields []string, sum uint64) {
 	last := r.Get(attempt)
 	now := Refusal{made: update{time.Now(), fields, sum}}
-	if contested, is := errors.AsType[*plan.ContestedError](last.Err); is && contested.IsUndone {
+	if contested, is := errors.AsType[*status.ContestedError](last.Err); is && contested.IsUndone {
 		now.Times = last.Times
 		r.hold(attempt, contested)
 	}
@@ -139,7 +140,7 @@ func (r *Refusals) Undone(attempt Attempt, fields []string, sum uint64) (undone 
 }
 
 // AddUndone records that something else has undone an update, and returns the refusal.
-func (r *Refusals) AddUndone(attempt Attempt, contested *plan.ContestedError) Refusal {
+func (r *Refusals) AddUndone(attempt Attempt, contested *status.ContestedError) Refusal {
 	contested.IsUndone = true
 	r.hold(attempt, contested)
 	return r.Add(attempt, contested)
@@ -147,9 +148,9 @@ func (r *Refusals) AddUndone(attempt Attempt, contested *plan.ContestedError) Re
 
 // hold keeps a contested write of an owner reported for a while: of several, that of the first object by name, so that
 // the report stays the same.
-func (r *Refusals) hold(attempt Attempt, err *plan.ContestedError) {
+func (r *Refusals) hold(attempt Attempt, err *status.ContestedError) {
 	key := contestedOf(attempt)
-	if held, is := errors.AsType[*plan.ContestedError](r.Get(key).Err); !is || held.Object >= err.Object {
+	if held, is := errors.AsType[*status.ContestedError](r.Get(key).Err); !is || held.Object >= err.Object {
 		r.refusals.Add(key, Refusal{Err: err, RetryAt: time.Now().Add(contestedStays)}, contestedStays)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/cache"
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/status"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -60,10 +61,10 @@ var actions = []plan.Action{plan.Delete, plan.Adopt, plan.Create, plan.Update}
 // but each batch still records whether there is more to do. Before the first write, the LocalService is read from the
 // API server, because the cache may lag: kubectl delete --cascade=orphan may just have deleted it.
 func (d *Dependencies) WriteServices(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan,
-	isAwaited func() bool) plan.Outcome {
+	isAwaited func() bool) status.Outcome {
 	t := &turn{Dependencies: d, ls: ls, began: time.Now(), isAwaited: isAwaited,
 		checkWanted: func() error { return cmp.Or(ctx.Err(), d.checkCurrent(ls)) },
-		out:         plan.Outcome{Made: map[plan.Action][]string{}}}
+		out:         status.Outcome{Made: map[plan.Action][]string{}}}
 	confirm := sync.OnceValue(func() error { return d.confirm(ctx, ls) })
 	for _, action := range actions {
 		due := t.due(ctx, action, p.Changes[action])
@@ -99,7 +100,7 @@ type turn struct {
 
 	writes int // The number of writes that have ended.
 	batch  batch
-	out    plan.Outcome
+	out    status.Outcome
 	// rival is who has undone updates; nil until one was undone.
 	rival *rival
 }

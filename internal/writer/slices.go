@@ -17,6 +17,7 @@ import (
 
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/status"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -50,7 +51,7 @@ func (d *Dependencies) WriteCopy(ctx context.Context, ls *v1alpha1.LocalService,
 		if !isCurrent {
 			return 0, false, staleError("the EndpointSlice has changed")
 		}
-		contested := &plan.ContestedError{Object: plan.EndpointSliceKind + " " + change.Name, Fields: undone,
+		contested := &status.ContestedError{Object: status.EndpointSliceKind + " " + change.Name, Fields: undone,
 			Manager: manager}
 		return time.Until(d.Refusals.AddUndone(attempt, contested).RetryAt), true, nil
 	}
@@ -68,7 +69,7 @@ func (d *Dependencies) WriteCopy(ctx context.Context, ls *v1alpha1.LocalService,
 		}
 		return 0, before.IsReported(), nil
 	}
-	failure := &plan.WriteError{Action: change.Action, Kind: plan.EndpointSliceKind, Namespace: ls.Namespace,
+	failure := &status.WriteError{Action: change.Action, Kind: status.EndpointSliceKind, Namespace: ls.Namespace,
 		Name: change.Name, Err: err}
 	retryAfter, report, err = d.Refusals.AfterFailure(attempt, failure)
 	if report {

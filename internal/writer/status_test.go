@@ -93,7 +93,7 @@ func TestStatusNumbers(t *testing.T) {
 		s, events := newStatuses(f, &sent, &answer)
 		type found struct {
 			plan    plan.Plan
-			outcome plan.Outcome
+			outcome status.Outcome
 		}
 		of := func(nodes, inPlace int) found {
 			return found{plan: plan.Plan{Nodes: nodes, InPlace: inPlace}}
@@ -138,7 +138,7 @@ func TestStatusNumbers(t *testing.T) {
 		f.ls.Generation++
 		expect("of another generation", refused, 0, true)
 		answer = errors.New("no answer")
-		_, err := s.WriteStatus(t.Context(), f.ls, status.Of(f.ls, &plan.Plan{}, &plan.Outcome{}), false)
+		_, err := s.WriteStatus(t.Context(), f.ls, status.Of(f.ls, &plan.Plan{}, &status.Outcome{}), false)
 		if err == nil {
 			t.Error("no error although the API server does not answer")
 		}
@@ -154,7 +154,7 @@ func TestStatusIsLogged(t *testing.T) {
 	logged := logger.GetSink().(ktesting.Underlier).GetBuffer()
 	write := func(inPlace int, refused ...error) {
 		t.Helper()
-		after := status.Of(f.ls, &plan.Plan{Nodes: 1, InPlace: inPlace, Ready: 1}, &plan.Outcome{Refused: refused})
+		after := status.Of(f.ls, &plan.Plan{Nodes: 1, InPlace: inPlace, Ready: 1}, &status.Outcome{Refused: refused})
 		if _, err := s.WriteStatus(klog.NewContext(t.Context(), logger), f.ls, after, false); err != nil {
 			t.Fatal(err)
 		}

@@ -100,7 +100,7 @@ func generation2(old v1alpha1.LocalServiceStatus) *v1alpha1.LocalService {
 
 // reports calls yield with the statuses of all combinations of what a sync can find and do.
 func reports(yield func(what string, statusOf func(*v1alpha1.LocalService) v1alpha1.LocalServiceStatus)) {
-	slice := &plan.WriteError{Action: plan.Create, Kind: plan.EndpointSliceKind, Namespace: "default", Name: "x",
+	slice := &report.WriteError{Action: plan.Create, Kind: report.EndpointSliceKind, Namespace: "default", Name: "x",
 		Err: apierrors.NewForbidden(discoveryv1.Resource("endpointslices"), "x",
 			errors.New(`User "u" cannot create resource "endpointslices"`))}
 	refused := [][]error{nil, {errors.New("exceeded quota")}, {slice}}
@@ -108,7 +108,7 @@ func reports(yield func(what string, statusOf func(*v1alpha1.LocalService) v1alp
 	taken := []plan.Change{{Action: plan.Conflict, Name: "demo-a",
 		Current: plan.FromAPI(&corev1.Service{}, v1alpha1.DefaultNodeLabelKey)}}
 	copies := []*plan.Copies{nil, {Sources: 1}, {}, {Sources: 1, Changes: []plan.CopyChange{{Action: plan.Wait}}}}
-	contested := []error{&plan.ContestedError{Fields: []string{"type"}}}
+	contested := []error{&report.ContestedError{Fields: []string{"type"}}}
 	yield("invalid", func(ls *v1alpha1.LocalService) v1alpha1.LocalServiceStatus {
 		return report.OfInvalid(ls, errors.New("bad"))
 	})
@@ -118,7 +118,7 @@ func reports(yield func(what string, statusOf func(*v1alpha1.LocalService) v1alp
 			for _, c := range copies {
 				p := plan.Plan{Nodes: 3 * has(0), Ready: has(5), IsHostnames: c != nil,
 					Changes: map[plan.Action][]plan.Change{plan.Wait: waiting[:has(1)], plan.Conflict: taken[:has(3)]}}
-				outcome := plan.Outcome{More: has(2) == 1, Refused: slices.Concat(r, contested[:has(4)])}
+				outcome := report.Outcome{More: has(2) == 1, Refused: slices.Concat(r, contested[:has(4)])}
 				if c != nil {
 					p.Copies = *c
 				}

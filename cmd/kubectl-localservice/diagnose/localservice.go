@@ -48,7 +48,7 @@ func noticesOf(f *facts) []Notice {
 	ports := Notice{Cause: "No container declares a port of spec.ports", Message: undeclaredPorts(f)}
 	if ports.Message == "" { // Nobody is sent to a port that no container declares.
 		ports = Notice{Cause: "Clients must connect to the ports of the pods: a headless Service does not translate ports",
-			Message: sentence(plan.TranslatedPorts(f.LocalService, f.portNumbers))}
+			Message: sentence(words.TranslatedPorts(f.LocalService, f.portNumbers))}
 	}
 	noPods := Notice{NoPods, "No pod has the labels of spec.selector", whyNoPods(f)}
 	others := Notice{Cause: "A name leads to pods of several workloads", Message: otherPods(f)}
@@ -102,7 +102,7 @@ func whyNoPods(f *facts) string {
 	}
 	message := fmt.Sprintf("No pod in namespace %s has the labels %s.", ls.Namespace,
 		labels.FormatLabels(ls.Spec.Selector))
-	if hint := plan.SelectorHint(ls); hint != "" {
+	if hint := words.SelectorHint(ls); hint != "" {
 		return message + " " + sentence(hint)
 	}
 	for _, w := range f.Around.Workloads {

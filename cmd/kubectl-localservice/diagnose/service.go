@@ -48,10 +48,10 @@ func compareService(n *name, purpose plan.Purpose) Finding {
 			Act: "if nothing uses it, delete it; otherwise create this LocalService under another name"}
 		if purpose == plan.ForNode {
 			conflict.Act = "if it is for the pods on node " + node + ", have it adopted: " +
-				plan.AdoptionCommand(f.Kubectl, ls, node, f.nodeLabelKey) + "; " + conflict.Act
+				words.AdoptionCommand(f.Kubectl, ls, node, f.nodeLabelKey) + "; " + conflict.Act
 		}
 		if owner := plan.ControllerOf(object); owner != (plan.Controller{}) {
-			conflict.Cause = "the name is taken by a Service of " + quoteForeign(owner.Description())
+			conflict.Cause = "the name is taken by a Service of " + quoteForeign(words.Controller(owner))
 			conflict.Act = "create this LocalService under another name: deleting the Service does not help, as its " +
 				"owner would create it again"
 		}

@@ -1,4 +1,4 @@
-package plan
+package status
 
 import (
 	"cmp"
@@ -7,12 +7,14 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/localservice-dev/local-service-controller/internal/plan"
 )
 
 // Outcome records what became of the changes of a plan.
 type Outcome struct {
 	// Made lists the Services whose changes were made, by action.
-	Made map[Action][]string
+	Made map[plan.Action][]string
 	// Refused lists the writes that the API server refused, stored differently (ContestedError), or did not answer in
 	// time: in this turn, or earlier and not due yet. In mode Hostnames, it includes those of EndpointSlices.
 	Refused []error
@@ -37,7 +39,7 @@ type Outcome struct {
 // Stored returns how many Services were created or changed, but not deleted.
 func (o *Outcome) Stored() (n int) {
 	for action, names := range o.Made {
-		if action != Delete {
+		if action != plan.Delete {
 			n += len(names)
 		}
 	}
@@ -46,7 +48,7 @@ func (o *Outcome) Stored() (n int) {
 
 // WriteError describes a failed write of a Service, or of an object of another Kind.
 type WriteError struct {
-	Action          Action
+	Action          plan.Action
 	Kind            string // "" for Service
 	Namespace, Name string
 	Node            string // the node that the object is for; "" for none
