@@ -14,7 +14,7 @@ import (
 )
 
 // remembering lists the packages whose types may keep something from one sync to the next, relative to the root.
-var remembering = []string{".", "internal/cache", "internal/metrics", "internal/plan", "internal/reconcile",
+var remembering = []string{".", "internal/cache", "internal/metrics", "internal/plan", "internal/status", "internal/reconcile",
 	"internal/writer"}
 
 // plumbing lists the fields that could remember something and do not, each with the reason. Add a field here only if it
@@ -34,7 +34,7 @@ var plumbing = map[string]string{
 	"internal/reconcile Loop.running":      "set once, when Run begins",
 	"internal/reconcile fairQueue.running": "part of Loop.queue: the keys that workers have",
 	"internal/reconcile fairQueue.waiting": "part of Loop.queue: the keys that wait",
-	"internal/status Outcome.Made":           "the result of one sync",
+	"internal/status Outcome.Made":         "the result of one sync",
 	"internal/writer Dependencies.Pool":    "counts the writes under way, and none that has ended",
 }
 
