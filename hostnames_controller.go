@@ -21,22 +21,23 @@ import (
 // hostname for each endpoint, which belong to the Published Service. Its keys are the EndpointSlices of the Source,
 // so that each change of one leads to one comparison and one write. A copy whose source is gone has a key of its own.
 type hostnamesController struct {
-	app.Dependencies
-	loop *reconcile.Loop
+	caches  *cache.Caches
+	writer  *writer.Writer
+	options *app.Options
+	loop    *reconcile.Loop
 	// syncStatus enqueues a LocalService to update its status, after a copy was refused or is no longer refused.
 	syncStatus func(localService types.NamespacedName)
 }
 
-func newHostnamesController(deps app.Dependencies,
+func newHostnamesController(deps *app.Dependencies, refusals *writer.Refusals,
 	syncStatus func(localService types.NamespacedName)) *hostnamesController {
-	// An EndpointSlice may have the name of a LocalService.
-	deps.Observed = cache.NewObserved()
-	c := &hostnamesController{Dependencies: deps, syncStatus: syncStatus}
+	c := &hostnamesController{caches: deps.Caches, writer: writer.New(&deps.Shared, refusals), options: deps.Options,
+		syncStatus: syncStatus}
 	c.loop = reconcile.New("hostnames", deps.Clock, c.sync)
-	c.Caches.HostnameSlices.OnChange(c.sliceChanged)
-	c.Caches.Services.OnChange(c.serviceChanged)
-	c.Caches.LocalServices.OnChange(c.localServiceChanged)
-	c.Caches.Nodes.OnChange(c.nodeChanged)
+	c.caches.HostnameSlices.OnChange(c.sliceChanged)
+	c.caches.Services.OnChange(c.serviceChanged)
+	c.caches.LocalServices.OnChange(c.localServiceChanged)
+	c.caches.Nodes.OnChange(c.nodeChanged)
 	return c
 }
 
@@ -56,7 +57,7 @@ func (c *hostnamesController) sliceChanged(before, after *plan.EndpointSlice) {
 // copy, to be deleted later, because the source may come back.
 func (c *hostnamesController) add(namespace, name string, delay time.Duration) {
 	key := writer.SliceKey(namespace, name)
-	if key.Name != name && c.Caches.HostnameSlices.Get(namespace, key.Name) == nil {
+	if key.Name != name && c.caches.HostnameSlices.Get(namespace, key.Name) == nil {
 		key.Name, delay = name, plan.CopyStays
 	}
 	c.loop.AddAfter(key, delay)
@@ -87,14 +88,14 @@ func (c *hostnamesController) nodeChanged(*cache.Node, *cache.Node) {
 // addAll enqueues the EndpointSlices of a namespace that need a change; for all namespaces, it enqueues each of them.
 // It computes the names of a LocalService once: a sync of each of a thousand EndpointSlices would walk all nodes.
 func (c *hostnamesController) addAll(namespace string) {
-	for ls := range c.Caches.LocalServices.All() {
+	for ls := range c.caches.LocalServices.All() {
 		switch {
 		case !isPublished(ls):
 		case namespace == metav1.NamespaceAll:
 			c.loop.Add(reconcile.AllIn(ls.Namespace))
 		case namespace == ls.Namespace:
 			names := c.namesOf(ls)
-			names.Slices = c.Caches.HostnameSlicesOf(cache.KeyOf(ls))
+			names.Slices = c.caches.HostnameSlicesOf(cache.KeyOf(ls))
 			for name := range names.Slices {
 				if names.Change(name).Action != "" {
 					c.add(namespace, name, 0)
@@ -109,7 +110,7 @@ func isPublished(ls *v1alpha1.LocalService) bool {
 }
 
 func (c *hostnamesController) namesOf(ls *v1alpha1.LocalService) *plan.Names {
-	return c.Caches.Names(ls, c.Caches.Nodes.Selected(ls), c.Options.NodeLabelKey)
+	return c.caches.Names(ls, c.caches.Nodes.Selected(ls), c.options.NodeLabelKey)
 }
 
 // sync updates the copy of an EndpointSlice, or deletes a copy whose source is gone. For a key that stands for all
@@ -119,29 +120,29 @@ func (c *hostnamesController) sync(ctx context.Context, key types.NamespacedName
 		c.addAll(key.Namespace)
 		return 0, nil
 	}
-	if wait := c.Observed.Wait(key, c.Caches.HostnameSlices, cache.ObservedTimeout); wait > 0 {
+	if wait := c.writer.Observed.Wait(key, c.caches.HostnameSlices, cache.ObservedTimeout); wait > 0 {
 		return wait, nil
 	}
 	ls := c.localServiceOf(key)
 	if ls == nil {
-		c.Observed.Forget(key)
+		c.writer.Observed.Forget(key)
 		return 0, nil // The garbage collector deletes the copies with their Service.
 	}
 	names := c.namesOf(ls)
 	// Do not list all of them: there may be a thousand, and each has a sync of its own.
-	names.Slices = c.Caches.HostnameSlicesNamed(cache.KeyOf(ls), key.Name, plan.CopyName(key.Name),
+	names.Slices = c.caches.HostnameSlicesNamed(cache.KeyOf(ls), key.Name, plan.CopyName(key.Name),
 		plan.SourceName(key.Name))
 	change := names.Change(key.Name)
 	if change.Action == "" || change.Action == plan.Wait {
 		return 0, nil
 	}
 	if change.Action == plan.Delete {
-		names.Slices = c.Caches.HostnameSlicesOf(cache.KeyOf(ls)) // The deletion may depend on the others.
+		names.Slices = c.caches.HostnameSlicesOf(cache.KeyOf(ls)) // The deletion may depend on the others.
 		if wait := names.DeletesAfter(time.Now()); wait > 0 {
 			return wait, nil
 		}
 	}
-	again, report, err := c.WriteCopy(ctx, ls, &change, names)
+	again, report, err := c.writer.WriteCopy(ctx, ls, &change, names)
 	if report {
 		c.syncStatus(cache.KeyOf(ls))
 	}
@@ -158,8 +159,8 @@ func (c *hostnamesController) sync(ctx context.Context, key types.NamespacedName
 // there is none.
 func (c *hostnamesController) localServiceOf(key types.NamespacedName) *v1alpha1.LocalService {
 	for _, name := range []string{key.Name, plan.CopyName(key.Name)} {
-		if slice := c.Caches.HostnameSlices.Get(key.Namespace, name); slice != nil {
-			if ls := c.Caches.LocalServices.Get(key.Namespace, slice.LocalService().Name); isPublished(ls) {
+		if slice := c.caches.HostnameSlices.Get(key.Namespace, name); slice != nil {
+			if ls := c.caches.LocalServices.Get(key.Namespace, slice.LocalService().Name); isPublished(ls) {
 				return ls
 			}
 		}

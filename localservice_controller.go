@@ -29,18 +29,23 @@ const eventServicesWritten = "ServicesWritten"
 //
 // docs/design.md explains the words of a sync, where each is decided, and why.
 type localServiceController struct {
-	app.Dependencies
-	loop *reconcile.Loop // The hostnames controller also adds LocalServices to it: see syncStatus.
+	caches  *cache.Caches
+	writer  *writer.Writer
+	options *app.Options
+	// lackingFields returns the fields of a spec that the API server did not know when the work began.
+	lackingFields func() []string
+	loop          *reconcile.Loop // The hostnames controller also adds LocalServices to it: see syncStatus.
 }
 
-func newLocalServiceController(deps app.Dependencies) *localServiceController {
-	c := &localServiceController{Dependencies: deps}
+func newLocalServiceController(deps *app.Dependencies, refusals *writer.Refusals) *localServiceController {
+	c := &localServiceController{caches: deps.Caches, writer: writer.New(&deps.Shared, refusals), options: deps.Options,
+		lackingFields: deps.LackingFields}
 	c.loop = reconcile.New("localservice", deps.Clock, c.sync)
-	c.Caches.LocalServices.OnChange(c.localServiceChanged)
-	c.Caches.Nodes.OnChange(c.nodeChanged)
-	c.Caches.Services.OnChange(c.serviceChanged)
-	c.Caches.EndpointSlices.OnChange(c.endpointsChanged)
-	c.Caches.HostnameSlices.OnChange(c.hostnameSliceChanged)
+	c.caches.LocalServices.OnChange(c.localServiceChanged)
+	c.caches.Nodes.OnChange(c.nodeChanged)
+	c.caches.Services.OnChange(c.serviceChanged)
+	c.caches.EndpointSlices.OnChange(c.endpointsChanged)
+	c.caches.HostnameSlices.OnChange(c.hostnameSliceChanged)
 	return c
 }
 
@@ -68,13 +73,13 @@ func (c *localServiceController) nodeChanged(before, after *cache.Node) {
 	if after != nil {
 		has = after.Labels.Set()
 	}
-	for ls := range c.Caches.LocalServices.All() {
+	for ls := range c.caches.LocalServices.All() {
 		was := before != nil && plan.Selects(ls, before.GetName(), had)
 		is := after != nil && plan.Selects(ls, after.GetName(), has)
 		switch {
 		case ls.Spec.Mode == v1alpha1.ModeHostnames: // The names may depend on any label of a node.
 		case was != is, is && plan.DiffersFor(ls, had, has):
-		case after == nil && c.Caches.Services.Get(ls.Namespace,
+		case after == nil && c.caches.Services.Get(ls.Namespace,
 			plan.ServiceName(ls.Name, plan.ForNode, before.GetName())) != nil:
 			// A LocalService that selects no node keeps each Service until its node is deleted.
 		default:
@@ -92,7 +97,7 @@ func (c *localServiceController) serviceChanged(before, after *plan.Service) {
 		delay = writer.NumbersInterval
 	}
 	for _, service := range []*plan.Service{before, after} {
-		for _, key := range c.Caches.LocalServicesOf(service) {
+		for _, key := range c.caches.LocalServicesOf(service) {
 			c.loop.AddAfter(key, delay)
 		}
 	}
@@ -120,7 +125,7 @@ func (c *localServiceController) hostnameSliceChanged(before, after *plan.Endpoi
 // addExisting enqueues a LocalService that the label of an EndpointSlice names, if it exists: anybody can write
 // labels.
 func (c *localServiceController) addExisting(key types.NamespacedName, delay time.Duration) {
-	if c.Caches.LocalServices.Get(key.Namespace, key.Name) != nil {
+	if c.caches.LocalServices.Get(key.Namespace, key.Name) != nil {
 		c.loop.AddAfter(key, delay)
 	}
 }
@@ -128,45 +133,45 @@ func (c *localServiceController) addExisting(key types.NamespacedName, delay tim
 // sync plans the Services of a LocalService from the caches, writes the differences, and reports the result in the
 // status.
 func (c *localServiceController) sync(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
-	if wait := c.Observed.Wait(key, c.Caches.Services, cache.ObservedTimeout); wait > 0 {
+	if wait := c.writer.Observed.Wait(key, c.caches.Services, cache.ObservedTimeout); wait > 0 {
 		return wait, nil
 	}
-	ls := c.Caches.LocalServices.Get(key.Namespace, key.Name)
+	ls := c.caches.LocalServices.Get(key.Namespace, key.Name)
 	if ls == nil || ls.DeletionTimestamp != nil {
-		c.Observed.Forget(key)
+		c.writer.Observed.Forget(key)
 		return 0, nil // The garbage collector, or the namespace controller, deletes the Services.
 	}
-	owned := c.Caches.Owned(ls)
-	templates, err := plan.NewTemplates(ls, c.Options.NodeLabelKey, c.Caches.Nodes.Labels())
+	owned := c.caches.Owned(ls)
+	templates, err := plan.NewTemplates(ls, c.options.NodeLabelKey, c.caches.Nodes.Labels())
 	if err = cmp.Or(err, plan.CheckMode(ls, owned)); err != nil {
-		return c.WriteStatus(ctx, ls, status.OfInvalid(ls, err), false)
+		return c.writer.WriteStatus(ctx, ls, status.OfInvalid(ls, err), false)
 	}
 	p := c.plan(ls, templates, owned)
-	outcome := c.WriteServices(ctx, ls, &p, func() bool { return c.loop.IsAwaited(key) })
+	outcome := c.writer.WriteServices(ctx, ls, &p, func() bool { return c.loop.IsAwaited(key) })
 	return c.report(ctx, ls, &p, &outcome)
 }
 
 // plan computes the plan of a LocalService from the caches.
 func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.Templates,
 	owned map[string]*plan.Service) plan.Plan {
-	nodes := c.Caches.Nodes.Selected(ls)
-	names := c.Caches.Names(ls, nodes, c.Options.NodeLabelKey)
-	names.Slices = c.Caches.HostnameSlicesOf(cache.KeyOf(ls))
+	nodes := c.caches.Nodes.Selected(ls)
+	names := c.caches.Names(ls, nodes, c.options.NodeLabelKey)
+	names.Slices = c.caches.HostnameSlicesOf(cache.KeyOf(ls))
 	p := plan.Compute(plan.Input{
 		Templates:  templates,
 		Nodes:      nodes,
 		Owned:      owned,
-		Lookup:     func(name string) *plan.Service { return c.Caches.Services.Get(ls.Namespace, name) },
+		Lookup:     func(name string) *plan.Service { return c.caches.Services.Get(ls.Namespace, name) },
 		NodeExists: c.nodeExists,
-		Ready:      c.Caches.ReadyServices(ls),
+		Ready:      c.caches.ReadyServices(ls),
 		Names:      names,
 	})
-	p.PortNumbers, p.Lacking = c.Caches.PortNumbers(ls), c.LackingFields()
+	p.PortNumbers, p.Lacking = c.caches.PortNumbers(ls), c.lackingFields()
 	return p
 }
 
 func (c *localServiceController) nodeExists(node string) bool {
-	return c.Caches.Nodes.Get("", node) != nil
+	return c.caches.Nodes.Get("", node) != nil
 }
 
 // report reports what a sync found and did: in an event, in the status, and in what the sync returns.
@@ -189,9 +194,9 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 		// Turns in the middle record no event. A turn that gives up does, because the next turn may write nothing.
 		// Until the cache has observed the last status, it cannot show that this turn is not the first.
 		isMiddle := status.IsMiddle(ls, p, outcome) || outcome.More &&
-			c.Observed.Wait(key, c.Caches.LocalServices, cache.StatusTimeout) > 0
+			c.writer.Observed.Wait(key, c.caches.LocalServices, cache.StatusTimeout) > 0
 		if outcome.GaveUp || !isMiddle {
-			c.Record(ls, corev1.EventTypeNormal, eventServicesWritten, summary)
+			c.writer.Record(ls, corev1.EventTypeNormal, eventServicesWritten, summary)
 		}
 		klog.FromContext(ctx).Info("Services written", "localService", klog.KObj(ls), "summary", summary,
 			"nodes", p.Nodes)
@@ -199,14 +204,14 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 	if outcome.Stopped != nil {
 		return 0, outcome.Stopped // A later sync will report.
 	}
-	later, statusErr := c.WriteStatus(ctx, ls, status.Of(ls, p, outcome), outcome.More)
-	return againAfter(outcome, later), errors.Join(statusErr, writer.Err(outcome, key))
+	later, statusErr := c.writer.WriteStatus(ctx, ls, status.Of(ls, p, outcome), outcome.More)
+	return againAfter(outcome, later), errors.Join(statusErr, outcome.Err(key))
 }
 
 // withStatus returns a LocalService with the latest status in the cache, unless its spec has changed: the last status
 // may have arrived while the writes were made.
 func (c *localServiceController) withStatus(ls *v1alpha1.LocalService) *v1alpha1.LocalService {
-	current := c.Caches.LocalServices.Get(ls.Namespace, ls.Name)
+	current := c.caches.LocalServices.Get(ls.Namespace, ls.Name)
 	if current != nil && current.UID == ls.UID && current.Generation == ls.Generation {
 		return current
 	}

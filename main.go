@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/localservice-dev/local-service-controller/internal/app"
+	"github.com/localservice-dev/local-service-controller/internal/writer"
 )
 
 func main() {
@@ -50,17 +51,19 @@ type controllers struct {
 }
 
 func newControllers(deps app.Dependencies) *controllers {
-	localServices := newLocalServiceController(deps)
-	c := &controllers{localServices: localServices, hostnames: newHostnamesController(deps, localServices.loop.Add)}
+	refusals := writer.NewRefusals() // The status of a LocalService also reports refused EndpointSlices.
+	localServices := newLocalServiceController(&deps, refusals)
+	c := &controllers{localServices: localServices,
+		hostnames: newHostnamesController(&deps, refusals, localServices.loop.Add)}
 	if deps.Options.LabelPods {
-		c.pods = newPodController(deps)
+		c.pods = newPodController(&deps)
 	}
 	return c
 }
 
 // run runs all workers until ctx is done, and returns when they have stopped. The caches must be filled.
 func (c *controllers) run(ctx context.Context) {
-	options, caches := c.localServices.Options, c.localServices.Caches
+	options, caches := c.localServices.options, c.localServices.caches
 	var running sync.WaitGroup
 	running.Go(func() { c.localServices.loop.Run(ctx, options.Workers, caches.LocalServices.Keys()) })
 	running.Go(func() { c.hostnames.loop.Run(ctx, options.WriteConcurrency, caches.HostnameSlices.Keys()) })

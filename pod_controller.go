@@ -29,7 +29,9 @@ import (
 // all pods with -label-all-pods. It writes nothing else, never removes a label, and does not change a label by which
 // the pod's owner selects it.
 type podController struct {
-	app.Dependencies
+	caches     *cache.Caches
+	writer     *writer.Writer
+	options    *app.Options
 	loop       *reconcile.Loop
 	complaints *app.Complaints
 	// judging holds locks that namespaces share by a hash. A worker holds the lock while it compares a pod with all
@@ -40,13 +42,12 @@ type podController struct {
 
 var seed = maphash.MakeSeed()
 
-func newPodController(deps app.Dependencies) *podController {
-	// A pod may have the name of a LocalService, and there are many more of them.
-	deps.Observed, deps.Refusals = cache.NewObserved(), writer.NewRefusals()
-	c := &podController{Dependencies: deps, complaints: app.NewComplaints()}
+func newPodController(deps *app.Dependencies) *podController {
+	c := &podController{caches: deps.Caches, options: deps.Options, complaints: app.NewComplaints(),
+		writer: writer.New(&deps.Shared, writer.NewRefusals())} // There are many more pods than LocalServices.
 	c.loop = reconcile.New("pod", deps.Clock, c.sync)
-	c.Caches.Pods.OnChange(c.podChanged)
-	c.Caches.LocalServices.OnChange(c.localServiceChanged)
+	c.caches.Pods.OnChange(c.podChanged)
+	c.caches.LocalServices.OnChange(c.localServiceChanged)
 	return c
 }
 
@@ -54,10 +55,10 @@ func newPodController(deps app.Dependencies) *podController {
 func (c *podController) podChanged(before, after *cache.Pod) {
 	isOther := func() bool { return after.NeedsLabel() && after.GetUID() != before.GetUID() }
 	if before != nil && (after == nil || isOther()) { // The pod was deleted or recreated.
-		c.Refusals.Remove(writer.LabelAttempt(before))
+		c.writer.Refusals.Remove(writer.LabelAttempt(before))
 	}
 	if after == nil {
-		c.Observed.Forget(cache.KeyOf(before)) // A recreated pod has writes of its own.
+		c.writer.Observed.Forget(cache.KeyOf(before)) // A recreated pod has writes of its own.
 		return
 	}
 	switch {
@@ -71,7 +72,7 @@ func (c *podController) podChanged(before, after *cache.Pod) {
 
 // localServiceChanged enqueues a namespace in which a LocalService may have begun to select pods.
 func (c *podController) localServiceChanged(before, after *v1alpha1.LocalService) {
-	if after == nil || c.Options.LabelAllPods || !plan.LabelsPods(after) ||
+	if after == nil || c.options.LabelAllPods || !plan.LabelsPods(after) ||
 		before != nil && plan.LabelsPods(before) && maps.Equal(before.Spec.Selector, after.Spec.Selector) {
 		return
 	}
@@ -80,15 +81,15 @@ func (c *podController) localServiceChanged(before, after *v1alpha1.LocalService
 
 // keys yields the keys to begin with.
 func (c *podController) keys(yield func(types.NamespacedName) bool) {
-	if c.Options.LabelAllPods {
-		for pod := range c.Caches.Pods.All() {
+	if c.options.LabelAllPods {
+		for pod := range c.caches.Pods.All() {
 			if pod.NeedsLabel() && !yield(cache.KeyOf(pod)) {
 				return
 			}
 		}
 		return
 	}
-	for ls := range c.Caches.LocalServices.All() {
+	for ls := range c.caches.LocalServices.All() {
 		if plan.LabelsPods(ls) && !yield(reconcile.AllIn(ls.Namespace)) {
 			return
 		}
@@ -98,27 +99,27 @@ func (c *podController) keys(yield func(types.NamespacedName) bool) {
 // sync labels a pod, or enqueues all pods of a namespace that need the label.
 func (c *podController) sync(ctx context.Context, key types.NamespacedName) (again time.Duration, err error) {
 	if reconcile.IsAll(key) {
-		for _, pod := range c.Caches.Pods.Unlabelled(key.Namespace) {
+		for _, pod := range c.caches.Pods.Unlabelled(key.Namespace) {
 			c.loop.Add(cache.KeyOf(pod))
 		}
 		return 0, nil
 	}
-	if wait := c.Observed.Wait(key, c.Caches.Pods, cache.ObservedTimeout); wait > 0 {
+	if wait := c.writer.Observed.Wait(key, c.caches.Pods, cache.ObservedTimeout); wait > 0 {
 		return wait, nil
 	}
-	p := c.Caches.Pods.Get(key.Namespace, key.Name)
+	p := c.caches.Pods.Get(key.Namespace, key.Name)
 	if p == nil || !p.NeedsLabel() {
 		return 0, nil
 	}
-	if after := c.Refusals.RetryAfter(writer.LabelAttempt(p)); after > 0 {
+	if after := c.writer.Refusals.RetryAfter(writer.LabelAttempt(p)); after > 0 {
 		return after, nil
 	}
 	ls := c.selectedBy(p)
-	if ls == nil && !c.Options.LabelAllPods {
+	if ls == nil && !c.options.LabelAllPods {
 		return 0, nil
 	}
-	isAgain := c.Observed.SinceWrite(key, c.Caches.Pods) < cache.StatusTimeout
-	retryAfter, refusal, err := c.WriteLabel(ctx, p, c.Options.NodeLabelKey)
+	isAgain := c.writer.Observed.SinceWrite(key, c.caches.Pods) < cache.StatusTimeout
+	retryAfter, refusal, err := c.writer.WriteLabel(ctx, p, c.options.NodeLabelKey)
 	switch {
 	case err != nil:
 		return 0, err
@@ -126,7 +127,7 @@ func (c *podController) sync(ctx context.Context, key types.NamespacedName) (aga
 		if refusal != nil {
 			c.warn(ctx, ls, p, plan.EventNodeLabelRefused, fmt.Sprintf("The label %s of pods is wrong or missing, so that "+
 				"they do not answer under the name of their node, but maybe under that of another: %s",
-				c.Options.NodeLabelKey, status.CauseOf(refusal, p.GetName(), p.Node())))
+				c.options.NodeLabelKey, status.CauseOf(refusal, p.GetName(), p.Node())))
 		}
 		return retryAfter, nil
 	case isAgain: // It was right before.
@@ -154,7 +155,7 @@ func (c *podController) warn(ctx context.Context, ls *v1alpha1.LocalService, p *
 	}
 	note = words.Printable(note) // A webhook may answer anything.
 	if c.complaints.IsNews(subject+": "+note, "") {
-		c.Record(regarding, corev1.EventTypeWarning, reason, note)
+		c.writer.Record(regarding, corev1.EventTypeWarning, reason, note)
 		klog.FromContext(ctx).Error(errors.New(note), "The label of a pod is not right, nor perhaps those of others",
 			"reason", reason, "pod", klog.KObj(p), "localService", klog.KObj(ls))
 	}
@@ -166,7 +167,7 @@ func (c *podController) selectedBy(p *cache.Pod) (first *v1alpha1.LocalService) 
 	judging.Lock()
 	defer judging.Unlock()
 	labels := p.Labels().Set()
-	for _, ls := range c.Caches.Labelling(p.GetNamespace()) {
+	for _, ls := range c.caches.Labelling(p.GetNamespace()) {
 		if plan.SelectsPod(ls, labels) && (first == nil || ls.Name < first.Name) {
 			first = ls
 		}

@@ -47,7 +47,7 @@ func withLabels(labels map[string]string) func(*corev1.Pod) {
 func (c *cluster) startPods() {
 	c.t.Helper()
 	c.run(func(deps app.Dependencies) func(context.Context) {
-		pods := newPodController(deps)
+		pods := newPodController(&deps)
 		return func(ctx context.Context) { pods.loop.Run(ctx, 4, pods.keys) }
 	})
 }
@@ -167,7 +167,7 @@ func TestPodsRefusedForOneCause(t *testing.T) {
 		})
 		var errs atomic.Int64 // in the log
 		c.run(func(deps app.Dependencies) func(context.Context) {
-			pods := newPodController(deps)
+			pods := newPodController(&deps)
 			log := funcr.New(func(_, line string) {
 				if strings.Contains(line, `"error"=`) {
 					errs.Add(1)

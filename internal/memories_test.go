@@ -35,7 +35,7 @@ var plumbing = map[string]string{
 	"internal/reconcile fairQueue.running": "part of Loop.queue: the keys that workers have",
 	"internal/reconcile fairQueue.waiting": "part of Loop.queue: the keys that wait",
 	"internal/status Outcome.Made":         "the result of one sync",
-	"internal/writer Dependencies.Pool":    "counts the writes under way, and none that has ended",
+	"internal/writer Pool.tokens":          "counts the writes under way, and none that has ended",
 }
 
 // TestMemories compares the table of memories in docs/design.md with the code, so that the next memory is added on
@@ -155,7 +155,7 @@ func specsOf(files []*ast.File) (specs []ast.Spec) {
 }
 
 // kinds are words in the names of types of other packages that remember something.
-var kinds = regexp.MustCompile(`^(sync\.Map|atomic\..*|.*(LRU|lru\.|Cache\b|RateLimiter|MutationCache).*)$`)
+var kinds = regexp.MustCompile(`^(sync\.Map|atomic\..*|.*(semaphore\.|LRU|lru\.|Cache\b|RateLimiter|MutationCache).*)$`)
 
 // remembers reports whether a type, or the value of a variable, may remember something.
 func remembers(of ast.Expr, containers map[string]bool) bool {

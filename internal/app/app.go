@@ -30,9 +30,9 @@ import (
 	localservicescheme "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned/scheme"
 )
 
-// Dependencies hold what controllers are made from.
+// Dependencies holds what controllers are made from.
 type Dependencies struct {
-	writer.Dependencies
+	writer.Shared
 	Options *Options
 	// Clock is that of the queues, which have metrics.
 	Clock clock.WithTicker
@@ -86,7 +86,8 @@ func run(ctx context.Context, stop func(error), opts *Options,
 	var lacking []string // Found before the work begins.
 	deps.LackingFields = func() []string { return lacking }
 	leases := deps.Kube.CoordinationV1().Leases(opts.leaderElectionNamespace)
-	inspector, controllers := &inspector{Dependencies: &deps, LeaseInterface: leases}, newControllers(deps)
+	inspector := &inspector{LeaseInterface: leases, kube: deps.Kube, pods: deps.Caches.Pods, options: opts}
+	controllers := newControllers(deps)
 	work := func(ctx context.Context) {
 		lacking = findOldSchema(ctx, deps.Kube)
 		var inspecting sync.WaitGroup
@@ -138,9 +139,8 @@ func NewDependencies(config *rest.Config, opts *Options,
 		NodeLabelKey: opts.NodeLabelKey, Pods: opts.LabelPods, AllPods: opts.LabelAllPods,
 		OnReadError: onReadError, OnRestore: onRestore})
 	return Dependencies{Options: opts, Clock: clock.RealClock{}, LackingFields: func() []string { return nil },
-		Dependencies: writer.Dependencies{Kube: kube, Dynamic: dyn, Metadata: meta, Caches: caches,
-			Observed: cache.NewObserved(), Refusals: writer.NewRefusals(),
-			Pool: make(writer.Pool, opts.WriteConcurrency), Shuffle: rand.Shuffle}}, nil
+		Shared: writer.Shared{Kube: kube, Dynamic: dyn, Metadata: meta, Caches: caches,
+			Pool: writer.NewPool(opts.WriteConcurrency), Shuffle: rand.Shuffle}}, nil
 }
 
 // newRecorder makes a recorder of events, and returns how to stop it. An event that is being written then is not

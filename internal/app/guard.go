@@ -13,9 +13,11 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/localservice-dev/local-service-controller/internal/cache"
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
@@ -25,8 +27,10 @@ const firstLook, lookInterval = 5 * time.Second, time.Hour
 
 // inspector looks whether the cluster is as the controller needs it, and writes what others should know into the Lease.
 type inspector struct {
-	*Dependencies
 	coordinationv1client.LeaseInterface
+	kube      kubernetes.Interface
+	pods      *cache.Pods
+	options   *Options
 	unguarded atomic.Value // of UnguardedAnnotationKey
 }
 
@@ -38,10 +42,10 @@ func (i *inspector) run(ctx context.Context, lacking []string, stop func(error))
 			return
 		case <-time.After(pause):
 		}
-		if i.Options.guard {
+		if i.options.guard {
 			i.checkGuard(ctx)
 		}
-		if now, err := lackingFields(ctx, i.Kube); err == nil && !slices.Equal(now, lacking) {
+		if now, err := lackingFields(ctx, i.kube); err == nil && !slices.Equal(now, lacking) {
 			stop(fmt.Errorf("the CustomResourceDefinition lacks the fields %q now, and lacked %q before: this instance "+
 				"stops, so that it is restarted and compares everything", now, lacking))
 		}
@@ -51,7 +55,7 @@ func (i *inspector) run(ctx context.Context, lacking []string, stop func(error))
 // checkGuard makes dry runs of what the guard must refuse, with each resource that it protects, and reports those that
 // the API server accepts. With pods, it needs one.
 func (i *inspector) checkGuard(ctx context.Context) {
-	namespace := slices.Concat(i.Options.Namespaces, []string{metav1.NamespaceDefault})[0]
+	namespace := slices.Concat(i.options.Namespaces, []string{metav1.NamespaceDefault})[0]
 	meta, dryRun := metav1.ObjectMeta{Name: v1alpha1.FieldManager + "-trial"}, []string{metav1.DryRunAll}
 	accepted := []string{}
 	try := func(resource string, err error) {
@@ -59,16 +63,16 @@ func (i *inspector) checkGuard(ctx context.Context) {
 			accepted = append(accepted, resource)
 		}
 	}
-	for pod := range i.Caches.Pods.All() {
-		_, err := i.Kube.CoreV1().Pods(pod.GetNamespace()).Patch(ctx, pod.GetName(), types.MergePatchType,
+	for pod := range i.pods.All() {
+		_, err := i.kube.CoreV1().Pods(pod.GetNamespace()).Patch(ctx, pod.GetName(), types.MergePatchType,
 			[]byte(`{"metadata":{"labels":{"localservice.dev/trial":""}}}`), metav1.PatchOptions{DryRun: dryRun})
 		try("pods", err)
 		break
 	}
-	_, err := i.Kube.CoreV1().Services(namespace).Create(ctx, &corev1.Service{ObjectMeta: meta,
+	_, err := i.kube.CoreV1().Services(namespace).Create(ctx, &corev1.Service{ObjectMeta: meta,
 		Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone}}, metav1.CreateOptions{DryRun: dryRun})
 	try("services", err)
-	_, err = i.Kube.DiscoveryV1().EndpointSlices(namespace).Create(ctx, &discoveryv1.EndpointSlice{ObjectMeta: meta,
+	_, err = i.kube.DiscoveryV1().EndpointSlices(namespace).Create(ctx, &discoveryv1.EndpointSlice{ObjectMeta: meta,
 		AddressType: discoveryv1.AddressTypeIPv4}, metav1.CreateOptions{DryRun: dryRun})
 	try("endpointslices", err)
 	metrics.Unguarded.Set(float64(len(accepted)))
@@ -87,7 +91,7 @@ func (i *inspector) Leases(string) coordinationv1client.LeaseInterface { return 
 func (i *inspector) Update(ctx context.Context, lease *coordinationv1.Lease, opts metav1.UpdateOptions) (
 	*coordinationv1.Lease, error) {
 	unguarded, _ := i.unguarded.Load().(string)
-	namespaces := strings.Join(i.Options.Namespaces, ",")
+	namespaces := strings.Join(i.options.Namespaces, ",")
 	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, v1alpha1.UnguardedAnnotationKey, unguarded)
 	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, v1alpha1.NamespacesAnnotationKey, namespaces)
 	return i.LeaseInterface.Update(ctx, lease, opts)

@@ -49,7 +49,7 @@ func TestLooksEveryHour(t *testing.T) {
 		}
 		leases := kubefake.NewClientset(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "b"}}).
 			CoordinationV1().Leases("b")
-		i := &inspector{Dependencies: &deps, LeaseInterface: leases}
+		i := &inspector{LeaseInterface: leases, kube: deps.Kube, pods: deps.Caches.Pods, options: opts}
 		expect := func(when string, wantTries int32, wantUnguarded string) {
 			t.Helper()
 			synctest.Wait()

@@ -23,6 +23,8 @@ const (
 	Delete Action = "Delete"
 	// Wait leaves a Service unchanged that is being deleted, or soon will be. Its name is free afterwards.
 	Wait Action = "Wait"
+	// Blocked leaves a Service unchanged that differs in a field which Kubernetes does not let change.
+	Blocked Action = "Blocked"
 	// Conflict leaves a Service unchanged whose name a node wants, but which belongs to somebody else or to another
 	// node that wants the same name.
 	Conflict Action = "Conflict"
@@ -40,8 +42,8 @@ type Change struct {
 	Node string
 	// Current is the Service as the cache has it; nil for Create, and for a Conflict with a Rival.
 	Current *Service
-	// Fields lists the fields that an Update or an Adopt sets. Immutable is the one of them that Kubernetes does not
-	// let change, "" for none: such a change is never made.
+	// Fields lists the fields that an Update or an Adopt sets. Immutable is one that Kubernetes does not let change, for
+	// Blocked; else it is "".
 	Fields    []string
 	Immutable string
 	// Sum differs if the Service should become something else, for the same spec.
@@ -218,6 +220,8 @@ func (c *comparison) of(current *Service, node string) (Action, difference) {
 	switch {
 	case len(found.fields) == 0:
 		return "", found
+	case found.immutable != "":
+		return Blocked, found
 	case holder == Orphan:
 		return Adopt, found
 	}

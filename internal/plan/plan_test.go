@@ -37,7 +37,7 @@ func TestCompute(t *testing.T) {
 		"orphan is going":     {newCluster(ours("a", terminating)), nil, nil, 0},
 		"drifted": {newCluster(ours("a", func(s *corev1.Service) { s.Spec.Selector = nil })),
 			[]string{"a"}, []string{"Update demo-a"}, 0},
-		"not headless": {newCluster(ours("a", addressed)), []string{"a"}, []string{"Update demo-a"}, 0},
+		"not headless": {newCluster(ours("a", addressed)), []string{"a"}, []string{"Blocked demo-a"}, 0},
 		"name taken": {newCluster(foreign("demo-a")), []string{"a", "b"},
 			[]string{"Conflict demo-a", "Create demo-b"}, 0},
 		"foreign and unwanted": {newCluster(foreign("demo-a"), foreign("x")), nil, nil, 0},

@@ -61,7 +61,7 @@ func TestAdoption(t *testing.T) {
 		"with an owner that does not control": {func(s *corev1.Service) { s.OwnerReferences = owner(false) }, Adopt},
 		"with an address, and headless now": {func(s *corev1.Service) {
 			s.Spec.ClusterIP, s.Spec.ClusterIPs = "10.96.0.1", []string{"10.96.0.1"}
-		}, Adopt}, // This is refused: see TestImmutable in package writer.
+		}, Blocked},
 		"controlled by somebody else":       {func(s *corev1.Service) { s.OwnerReferences = owner(true) }, Conflict},
 		"of a LocalService of another name": {func(s *corev1.Service) { s.Labels["owner"] = "other" }, Conflict},
 		"without the owner label":           {func(s *corev1.Service) { delete(s.Labels, "owner") }, Conflict},

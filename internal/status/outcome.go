@@ -3,10 +3,12 @@ package status
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 )
@@ -44,6 +46,16 @@ func (o *Outcome) Stored() (n int) {
 		}
 	}
 	return n
+}
+
+// Err returns the error of the sync of a LocalService: nil unless a write failed that may soon succeed. Refusals have
+// their own backoff.
+func (o *Outcome) Err(localService types.NamespacedName) error {
+	errs := slices.Concat(o.Failed, o.Stale)
+	if len(errs) == 0 {
+		return nil
+	}
+	return fmt.Errorf("fan out LocalService %s: %s", localService, Summarize(errs))
 }
 
 // WriteError describes a failed write of a Service, or of an object of another Kind.

@@ -45,9 +45,12 @@ func reportOf(p *plan.Plan, outcome *Outcome) *report {
 	return r
 }
 
+// hasFailed reports whether a write was refused or failed, or cannot be made.
+func (r *report) hasFailed() bool { return len(r.failed)+len(r.Changes[plan.Blocked]) > 0 }
+
 // isWriting reports whether writes are pending that were not refused.
 func (r *report) isWriting() bool {
-	return len(r.failed) == 0 && (r.More || r.Denied || len(r.Stale) > 0 || r.Copies.BeingPublished())
+	return !r.hasFailed() && (r.More || r.Denied || len(r.Stale) > 0 || r.Copies.BeingPublished())
 }
 
 // IsWriting reports whether the status of a LocalService reports that Services are being written for its spec.
@@ -129,9 +132,9 @@ func (r *report) ready(ls *v1alpha1.LocalService) metav1.Condition {
 	switch {
 	case slices.ContainsFunc(r.failed, isNotPermitted):
 		c.Reason, c.Message = v1alpha1.ReasonHostnamesNotPermitted, notPermitted
-	case len(r.failed) > 0:
-		c.Reason, c.Message = v1alpha1.ReasonWriteFailed, Summarize(r.failed)+
-			"; each is tried again within two minutes"
+	case r.hasFailed():
+		c.Reason = v1alpha1.ReasonWriteFailed
+		c.Message = words.Join(". ", summarizeFailed(r.failed), summarizeBlocked(r.Changes[plan.Blocked]))
 	case r.isWriting():
 		c.Reason, c.Message = v1alpha1.ReasonWritingServices, "Services are being written"
 	case len(r.Changes[plan.Conflict]) > 0:
@@ -294,10 +297,10 @@ func (r *report) progressing(reason string) metav1.Condition {
 		Message: "nothing is being written"}
 	switch {
 	case r.isWriting() || len(r.Changes[plan.Wait]) > 0 ||
-		len(r.failed) == 0 && !r.SelectsNothing && (r.isUnpublished() || r.Copies.Count(plan.Wait) > 0):
+		!r.hasFailed() && !r.SelectsNothing && (r.isUnpublished() || r.Copies.Count(plan.Wait) > 0):
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonWritingServices
 		c.Message = "Services are being created, changed or deleted"
-	case len(r.failed) > 0:
+	case r.hasFailed():
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonWriteFailed, "failed writes are tried "+
 			"again"
 	}

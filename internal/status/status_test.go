@@ -105,6 +105,14 @@ func TestStatus(t *testing.T) {
 		"refused": {found{Nodes: 3, InPlace: 1}, outcome{Refused: []error{quota, quota}, More: true},
 			"False WriteFailed", "True WriteFailed", "",
 			"2 writes failed: quota; each is tried again within two minutes$"},
+		"blocked": {found{Nodes: 3, InPlace: 1, Changes: byAction(
+			plan.Change{Action: plan.Blocked, Name: "demo-a", Immutable: "clusterIP"},
+			plan.Change{Action: plan.Blocked, Name: "demo-b", Immutable: "clusterIP"})}, outcome{},
+			"False WriteFailed", "True WriteFailed", "", "^not updated, because Kubernetes does not let these fields " +
+				"change: clusterIP of Service demo-a, clusterIP of Service demo-b. Either keep them"},
+		"blocked and refused": {found{Nodes: 3, Changes: byAction(
+			plan.Change{Action: plan.Blocked, Name: "demo-a", Immutable: "clusterIP"})}, outcome{Refused: []error{quota}},
+			"False WriteFailed", "True WriteFailed", "", "two minutes. not updated"},
 		"contested": {found{Nodes: 3}, outcome{Refused: contestedBy("type", "ports")}, "False Contested",
 			"False Contested", "", "as it sets them: ports, type."},
 		"names in place": {published, outcome{}, "True HostnamesInPlace", "False HostnamesInPlace", "",

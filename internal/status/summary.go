@@ -91,6 +91,26 @@ func Summarize(errs []error) string {
 	return fmt.Sprintf("%d writes failed: %s", len(errs), strings.Join(parts, "; "))
 }
 
+// summarizeFailed explains which writes failed; "" for none.
+func summarizeFailed(errs []error) string {
+	if len(errs) == 0 {
+		return ""
+	}
+	return Summarize(errs) + "; each is tried again within two minutes"
+}
+
+// summarizeBlocked explains which Services differ in a field that Kubernetes does not let change, and what to do; "" for
+// none. Nothing is deleted for that, because it would interrupt the clients.
+func summarizeBlocked(blocked []plan.Change) string {
+	if len(blocked) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("not updated, because Kubernetes does not let these fields change: %s. Either keep them, and give "+
+		"this LocalService the same values (kubectl replace --force recreates a LocalService with its Services), or delete "+
+		"each Service, which interrupts its clients until it is created again",
+		firstOf(blocked, func(c *plan.Change) string { return c.Immutable + " of Service " + c.Name }))
+}
+
 // summarizeConflicts explains which names are taken, and what to do.
 func summarizeConflicts(ls *v1alpha1.LocalService, conflicts []plan.Change) string {
 	var taken, rivals []plan.Change

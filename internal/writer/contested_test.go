@@ -172,9 +172,9 @@ func TestRivalOf(t *testing.T) {
 		f.managed = []metav1.ManagedFieldsEntry{managed("before", "selector", 1), managed("theirs", "selector", at),
 			managed(v1alpha1.FieldManager, "ports", 2), managed("other", "ports", 4)}
 		service := f.changes(plan.Update, "a")[0].Current
-		got, isCurrent := f.deps.rivalOf(t.Context(), services.WithVersion("v1"), service, plan.PathOf("selector"))
-		if got != want || !isCurrent {
-			t.Errorf("%q if it was set at %d, current: %t; want %q", got, at, isCurrent, want)
+		got := f.deps.rivalOf(t.Context(), services.WithVersion("v1"), service, plan.PathOf("selector"))
+		if got != (rival{want, true}) {
+			t.Errorf("%+v if it was set at %d, want %q", got, at, want)
 		}
 	}
 }

@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
@@ -61,7 +60,7 @@ type fixture struct {
 	live      *metav1.PartialObjectMetadata // the LocalService as the API server has it
 	cached    clientcache.Indexer           // of LocalServices
 	kube      *fake.Clientset
-	deps      Dependencies
+	deps      *Writer
 	templates plan.Templates
 
 	// answer returns the error with which the API server answers a request about a Service, which is abbreviated. Its
@@ -105,8 +104,8 @@ func newFixture(t *testing.T, concurrency int, edit ...func(*v1alpha1.LocalServi
 		Dynamic: dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())})
 	f.cached = caches.LocalServices.Indexer(metav1.NamespaceAll)
 	f.cache(f.ls)
-	f.deps = Dependencies{Kube: f.kube, Metadata: metadata, Caches: caches, Observed: cache.NewObserved(),
-		Refusals: NewRefusals(), Pool: make(Pool, concurrency), Shuffle: inOrder}
+	f.deps = New(&Shared{Kube: f.kube, Metadata: metadata, Caches: caches, Pool: NewPool(concurrency), Shuffle: inOrder},
+		NewRefusals())
 	var err error
 	if f.templates, err = plan.NewTemplates(f.ls, v1alpha1.DefaultNodeLabelKey, noLabel); err != nil {
 		t.Fatal(err)
@@ -208,8 +207,6 @@ func (o *outcome) hasFailed() bool {
 	isRefused := func(err error) bool { return !isContested(err) }
 	return o.Denied || len(o.Failed)+len(o.Stale) > 0 || slices.ContainsFunc(o.Refused, isRefused)
 }
-
-func (o *outcome) Err(key types.NamespacedName) error { return Err(&o.Outcome, key) }
 
 // contested returns the fields that something else sets.
 func (o *outcome) contested() sets.Set[string] {

@@ -17,7 +17,6 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/cache"
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
 	"github.com/localservice-dev/local-service-controller/internal/owner"
-	"github.com/localservice-dev/local-service-controller/internal/status"
 	"github.com/localservice-dev/local-service-controller/internal/words"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
@@ -28,35 +27,31 @@ func LabelAttempt(p *cache.Pod) Attempt { return Attempt{Owner: p.GetUID()} }
 
 // WriteLabel sets the node label of a pod, whose key is given. If the write was refused, it returns how long to wait
 // before the next attempt, and the refusal if it should be reported. It returns an error only if that may pass.
-func (d *Dependencies) WriteLabel(ctx context.Context, p *cache.Pod, key string) (retryAfter time.Duration, refusal,
+func (w *Writer) WriteLabel(ctx context.Context, p *cache.Pod, key string) (retryAfter time.Duration, refusal,
 	err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 	defer cancel()
 	attempt := LabelAttempt(p)
-	if undone := d.Refusals.Undone(attempt, []string{key}, 0); len(undone) > 0 {
-		manager, isCurrent := d.rivalOf(ctx, corev1.SchemeGroupVersion.WithResource("pods"), p,
-			[]string{"metadata", "labels", key})
-		if !isCurrent {
-			return 0, nil, staleError("the pod has changed")
-		}
-		contested := &status.ContestedError{Object: "Pod " + p.GetName(), Fields: undone, Manager: manager}
-		return time.Until(d.Refusals.AddUndone(attempt, contested).RetryAt), contested, nil
+	if undone := w.Refusals.Undone(attempt, []string{key}, 0); len(undone) > 0 {
+		last, err := w.addUndone(attempt, "Pod "+p.GetName(), undone,
+			w.rivalOf(ctx, corev1.SchemeGroupVersion.WithResource("pods"), p, []string{"metadata", "labels", key}))
+		return max(time.Until(last.RetryAt), 0), last.Err, err
 	}
-	isAgain := d.Observed.SinceWrite(cache.KeyOf(p), d.Caches.Pods) < soon
-	written, err := d.writeLabel(ctx, p, key)
+	isAgain := w.Observed.SinceWrite(cache.KeyOf(p), w.Caches.Pods) < soon
+	written, err := w.writeLabel(ctx, p, key)
 	if err == nil {
 		if isAgain { // The first label of a pod is like a creation.
-			d.Refusals.Made(attempt, []string{key}, 0)
+			w.Refusals.Made(attempt, []string{key}, 0)
 		}
-		d.Observed.Wrote(cache.KeyOf(p), d.Caches.Pods, written.ResourceVersion)
+		w.Observed.Wrote(cache.KeyOf(p), w.Caches.Pods, written.ResourceVersion)
 		return 0, nil, nil
 	}
 	failure := fmt.Errorf("set the label %s of pod %s: %w", key, cache.KeyOf(p), err)
 	if isGone(err) { // The pod is gone. If the cache keeps it, a webhook answered 404, so back off.
-		gone := d.Refusals.Add(attempt, failure)
+		gone := w.Refusals.Add(attempt, failure)
 		return time.Until(gone.RetryAt), nil, nil
 	}
-	retryAfter, isReported, failure := d.Refusals.AfterFailure(attempt, failure)
+	retryAfter, isReported, failure := w.Refusals.AfterFailure(attempt, failure)
 	if isReported {
 		refusal = err
 	}
@@ -66,11 +61,11 @@ func (d *Dependencies) WriteLabel(ctx context.Context, p *cache.Pod, key string)
 // writeLabel patches the node label of a pod. It adds a missing label. It changes another value unless the pod's
 // controller selects, or may select, pods by it: the controller would release the pod and create another, without
 // end. If Kubernetes stores another value than was written, the write counts as refused.
-func (d *Dependencies) writeLabel(ctx context.Context, p *cache.Pod, key string) (*corev1.Pod, error) {
+func (w *Writer) writeLabel(ctx context.Context, p *cache.Pod, key string) (*corev1.Pod, error) {
 	value := naming.NodeLabelValue(p.Node())
 	meta := map[string]any{"uid": p.GetUID(), "labels": map[string]string{key: value}}
 	if current, exists := p.Labels().Lookup(key); exists {
-		if err := d.checkMayChange(ctx, p, key, current); err != nil {
+		if err := w.checkMayChange(ctx, p, key, current); err != nil {
 			return nil, err
 		}
 		meta["resourceVersion"] = p.GetResourceVersion() // Since then, something may have adopted the pod.
@@ -79,7 +74,7 @@ func (d *Dependencies) writeLabel(ctx context.Context, p *cache.Pod, key string)
 	if err != nil {
 		return nil, err
 	}
-	written, err := d.Kube.CoreV1().Pods(p.GetNamespace()).Patch(ctx, p.GetName(), types.MergePatchType, patch,
+	written, err := w.Kube.CoreV1().Pods(p.GetNamespace()).Patch(ctx, p.GetName(), types.MergePatchType, patch,
 		metav1.PatchOptions{FieldManager: v1alpha1.FieldManager})
 	if err == nil && written.Labels[key] != value {
 		err = refuse("an admission webhook or policy removes it, or sets it to something else (%q): exempt the label "+
@@ -95,14 +90,14 @@ func (d *Dependencies) writeLabel(ctx context.Context, p *cache.Pod, key string)
 
 // checkMayChange returns an error if the pod's controller selects, or may select, the pod by the current value of its
 // node label.
-func (d *Dependencies) checkMayChange(ctx context.Context, p *cache.Pod, key, current string) error {
+func (w *Writer) checkMayChange(ctx context.Context, p *cache.Pod, key, current string) error {
 	ref := p.Controller()
 	if ref == nil {
 		return nil
 	}
 	name := words.Printable(ref.Kind + " " + ref.Name) // Anybody may write an owner.
 	const advice = "take the label out of that selector, or start the controller with another -node-label-key"
-	keys, err := owner.SelectorKeys(ctx, d.Kube, p.GetNamespace(), ref)
+	keys, err := owner.SelectorKeys(ctx, w.Kube, p.GetNamespace(), ref)
 	switch {
 	case errors.Is(err, owner.ErrUnknownKind):
 		return refuse("%s (%s) may select its pods by %s=%s, so that stays: %s", name, words.Printable(ref.APIVersion),

@@ -16,10 +16,10 @@ import (
 // confirm checks that the API server has a LocalService with the same UID and generation as the cache. It returns a
 // stale error if the LocalService was changed or deleted. It reads only metadata, so that it works even if the spec
 // cannot be decoded.
-func (d *Dependencies) confirm(ctx context.Context, ls *v1alpha1.LocalService) error {
+func (w *Writer) confirm(ctx context.Context, ls *v1alpha1.LocalService) error {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
-	live, err := d.Metadata.Resource(cache.LocalServiceResource).Namespace(ls.Namespace).
+	live, err := w.Metadata.Resource(cache.LocalServiceResource).Namespace(ls.Namespace).
 		Get(ctx, ls.Name, metav1.GetOptions{})
 	switch {
 	case err == nil && isSameSpec(live, ls):
@@ -32,11 +32,11 @@ func (d *Dependencies) confirm(ctx context.Context, ls *v1alpha1.LocalService) e
 
 // nodeLabels returns the labels of a node from the API server, because the cache may lag; nil if the node does not
 // exist.
-func (d *Dependencies) nodeLabels(ctx context.Context, name string) (labels.Set, error) {
+func (w *Writer) nodeLabels(ctx context.Context, name string) (labels.Set, error) {
 	if name == "" || len(content.IsPathSegmentName(name)) > 0 {
 		return nil, nil // The annotation was edited: no node has such a name.
 	}
-	nodes := d.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("nodes"))
+	nodes := w.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("nodes"))
 	node, err := nodes.Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case isAbsent(err):
@@ -48,8 +48,8 @@ func (d *Dependencies) nodeLabels(ctx context.Context, name string) (labels.Set,
 }
 
 // checkCurrent returns an error if the cache no longer has the spec for which a LocalService was planned.
-func (d *Dependencies) checkCurrent(ls *v1alpha1.LocalService) error {
-	current := d.Caches.LocalServices.Get(ls.Namespace, ls.Name)
+func (w *Writer) checkCurrent(ls *v1alpha1.LocalService) error {
+	current := w.Caches.LocalServices.Get(ls.Namespace, ls.Name)
 	if current == nil || !isSameSpec(current, ls) {
 		return staleError("the LocalService has changed")
 	}

@@ -30,7 +30,7 @@ func TestConfirmWhateverTheStatus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := (&Dependencies{Metadata: client}).confirm(t.Context(), ls); err != nil {
+	if err := (&Writer{Shared: &Shared{Metadata: client}}).confirm(t.Context(), ls); err != nil {
 		t.Error(err)
 	}
 }

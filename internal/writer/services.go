@@ -4,17 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
 
 	"github.com/localservice-dev/local-service-controller/internal/cache"
@@ -24,33 +20,12 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-const (
-	// Timeout limits one change, which may take several requests. A shutdown does not cancel a request that was sent.
-	Timeout = 30 * time.Second
-	// minTurn and maxTurn limit how long a turn begins writes, depending on whether other work waits for its end.
-	// Then the sync reports, and the LocalService is planned again in its next turn. Writes under way are always
-	// finished.
-	minTurn, maxTurn = 500 * time.Millisecond, 5 * time.Second
-)
+// minTurn and maxTurn limit how long a turn begins writes, depending on whether other work waits for its end. Then the
+// sync reports, and the LocalService is planned again in its next turn. Writes under way are always finished.
+const minTurn, maxTurn = 500 * time.Millisecond, 5 * time.Second
 
 // ErrNamespaceTerminating stops the writes of a plan: nothing that is written to the namespace will last.
 var ErrNamespaceTerminating = errors.New("the namespace is being deleted")
-
-// Dependencies holds what writers need. All writers of Services, EndpointSlices and statuses share refusals, because
-// the status of a LocalService also reports refused EndpointSlices.
-type Dependencies struct {
-	Kube     kubernetes.Interface
-	Dynamic  dynamic.Interface // for LocalServices, which may not fit their type
-	Metadata metadata.Interface
-	Caches   *cache.Caches
-	Observed *cache.Observed
-	Refusals *Refusals
-	Pool     Pool // of the writes of Services
-	// Record records an event.
-	Record func(regarding runtime.Object, eventType, reason, note string)
-	// Shuffle randomizes the order of writes. It is rand.Shuffle, or a reproducible one in simulations.
-	Shuffle func(n int, swap func(i, j int))
-}
 
 // actions lists the actions of writes in the order in which they are made. Deletions come first, because they make
 // room in a quota; adoptions need none.
@@ -58,87 +33,201 @@ var actions = []plan.Action{plan.Delete, plan.Adopt, plan.Create, plan.Update}
 
 // WriteServices makes the changes of a plan, one action after the other. It skips changes that still wait after a
 // refusal. isAwaited reports whether other work waits for the end of this turn. When time is up, no more writes begin,
-// but each batch still records whether there is more to do. Before the first write, the LocalService is read from the
-// API server, because the cache may lag: kubectl delete --cascade=orphan may just have deleted it.
-func (d *Dependencies) WriteServices(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan,
+// but each batch still records whether there is more to do.
+func (w *Writer) WriteServices(ctx context.Context, ls *v1alpha1.LocalService, p *plan.Plan,
 	isAwaited func() bool) status.Outcome {
-	t := &turn{Dependencies: d, ls: ls, began: time.Now(), isAwaited: isAwaited,
-		checkWanted: func() error { return cmp.Or(ctx.Err(), d.checkCurrent(ls)) },
-		out:         status.Outcome{Made: map[plan.Action][]string{}}}
-	confirm := sync.OnceValue(func() error { return d.confirm(ctx, ls) })
+	began := time.Now()
+	t := &turn{
+		Writer:      w,
+		ls:          ls,
+		checkWanted: func() error { return cmp.Or(ctx.Err(), w.checkCurrent(ls)) },
+		confirm:     sync.OnceValue(func() error { return w.confirm(ctx, ls) }),
+		isTimeUp: func() bool {
+			taken := time.Since(began)
+			return taken >= maxTurn || taken >= minTurn && isAwaited()
+		},
+		out: status.Outcome{Made: map[plan.Action][]string{}},
+	}
 	for _, action := range actions {
-		due := t.due(ctx, action, p.Changes[action])
-		if len(due) == 0 {
-			continue
-		}
-		if t.out.Stopped = cmp.Or(t.out.Stopped, confirm()); t.out.Stopped != nil {
+		if t.write(ctx, action, p.Changes[action]); t.out.Stopped != nil {
 			return t.out
 		}
-		t.batch = batch{action: action}
-		written := make([]*corev1.Service, len(due))
-		begun := d.Pool.Each(len(due), t.startsSlowly(action), t.mayBegin,
-			func(i int) (err error) { written[i], err = t.write(ctx, due[i]); return err },
-			func(i int, err error) bool { return t.ended(due[i], written[i], err) })
-		t.conclude(ctx, due[begun:])
 	}
-	t.out.Refused = append(t.out.Refused, d.refusedCopies(ls, p.Copies.Changes)...)
+	t.out.Refused = append(t.out.Refused, w.refusedCopies(ls, p.Copies.Changes)...)
 	t.reportHeld()
-	t.concludeTurn()
+	t.conclude()
 	return t.out
 }
 
-// turn makes the changes of one plan. Only write and its callees run concurrently.
+// turn makes the changes of one plan.
 type turn struct {
-	*Dependencies
-	ls    *v1alpha1.LocalService
-	began time.Time
+	*Writer
+	ls *v1alpha1.LocalService
 	// checkWanted returns an error if the controller is stopping, or if the plan is for another spec. It is called
 	// before each write, at the end of each batch, and immediately before a Service is deleted, because the previous
 	// steps may take time.
 	checkWanted func() error
-	isAwaited   func() bool
+	// confirm reads the LocalService from the API server, once before the first write: the cache may lag after
+	// `kubectl delete --cascade=orphan`.
+	confirm  func() error
+	isTimeUp func() bool
 
-	writes int // The number of writes that have ended.
-	batch  batch
+	writes int    // that have ended
+	rival  *rival // of updates that something else has undone; nil until one was
 	out    status.Outcome
-	// rival is who has undone updates; nil until one was undone.
-	rival *rival
 }
 
-// rival is a field manager, "" if it is not known, as the API server has it if the cache is current.
-type rival struct {
-	manager   string
-	isCurrent bool
+// write makes the changes of one action that may be tried now, and reports the others.
+func (t *turn) write(ctx context.Context, action plan.Action, changes []plan.Change) {
+	if action == plan.Update || action == plan.Adopt {
+		t.findUndone(ctx, changes)
+	}
+	whole := t.Refusals.Get(t.attempt(action, ""))
+	fresh, refused, waiting := split(changes, func(c *plan.Change) Refusal {
+		return t.Refusals.Get(t.attempt(c.Action, c.Name))
+	}, whole)
+	t.reportWaiting(waiting, whole)
+	for _, group := range [][]*plan.Change{fresh, refused} {
+		t.Shuffle(len(group), func(i, j int) { group[i], group[j] = group[j], group[i] })
+	}
+	b := batch{turn: t, action: action, changes: append(fresh, refused...)}
+	if len(b.changes) == 0 {
+		return
+	}
+	if t.out.Stopped = t.confirm(); t.out.Stopped == nil {
+		b.run(ctx)
+		b.conclude(ctx)
+	}
 }
 
-func (t *turn) client() typedcorev1.ServiceInterface {
-	return t.Kube.CoreV1().Services(t.ls.Namespace)
+// attempt identifies the write of a Service or, without a name, all writes of an action. An adoption counts as an
+// update of the controller reference.
+func (t *turn) attempt(action plan.Action, name string) Attempt {
+	if action == plan.Adopt {
+		action = plan.Update
+	}
+	return Attempt{Owner: t.ls.UID, Generation: t.ls.Generation, Action: action, Name: name}
 }
 
-// mayBegin reports whether another write of the batch may begin. It stops the turn if the plan is no longer wanted.
-// Time is never up before the first write has ended, even if reading the LocalService took long.
-func (t *turn) mayBegin() bool {
-	t.out.Stopped = cmp.Or(t.out.Stopped, t.checkWanted())
-	taken := time.Since(t.began)
-	isTimeUp := t.writes > 0 && (taken >= maxTurn || taken >= minTurn && t.isAwaited())
-	return t.out.Stopped == nil && !isTimeUp && !t.batch.isGivenUp()
+// waiting pairs a change that may not be tried yet with the refusal of the same write, if there is one.
+type waiting struct {
+	refusal Refusal
+	left    time.Duration
 }
 
-// write makes one change, and returns the Service as the API server stored it.
-func (t *turn) write(ctx context.Context, change *plan.Change) (service *corev1.Service, err error) {
-	template := change.Template
+// split divides the changes of an action into those that were never refused, those that were and may be tried again,
+// and those that have to wait: by themselves, or as the whole action does.
+func split(changes []plan.Change, last func(*plan.Change) Refusal, whole Refusal) (fresh, refused []*plan.Change,
+	wait []waiting) {
+	for i := range changes {
+		change := &changes[i]
+		refusal := last(change)
+		left := max(refusal.left(change.Sum), time.Until(whole.RetryAt))
+		switch {
+		case left > 0:
+			wait = append(wait, waiting{refusal, left})
+		case refusal.Err != nil:
+			refused = append(refused, change)
+		default:
+			fresh = append(fresh, change)
+		}
+	}
+	return fresh, refused, wait
+}
+
+// findUndone records as refused those updates which something else has undone. Most likely it has done so to all
+// Services, so only one of them is asked for who it was.
+func (t *turn) findUndone(ctx context.Context, changes []plan.Change) {
+	for i := range changes {
+		change := &changes[i]
+		attempt := t.attempt(change.Action, change.Name)
+		fields := t.Refusals.Undone(attempt, change.Fields, change.Sum)
+		if len(fields) == 0 {
+			continue
+		}
+		if t.rival == nil {
+			var paths [][]string
+			for _, field := range fields {
+				paths = append(paths, plan.PathOf(field))
+			}
+			t.rival = new(t.rivalOf(ctx, corev1.SchemeGroupVersion.WithResource("services"), change.Current, paths...))
+		}
+		_, _ = t.addUndone(attempt, "Service "+change.Name, fields, *t.rival) // If it has changed, the write will fail.
+	}
+}
+
+// reportWaiting reports the last answers to writes that may not be tried yet.
+func (t *turn) reportWaiting(wait []waiting, whole Refusal) {
+	for _, w := range wait {
+		t.retryIn(w.left)
+		t.report(w.refusal)
+	}
+	isRefused := func(w waiting) bool { return w.refusal.Err != nil }
+	if len(wait) > 0 && !slices.ContainsFunc(wait, isRefused) {
+		t.report(whole)
+	}
+}
+
+// reportHeld reports a contested write of a short time ago: it may be contested again in a moment.
+func (t *turn) reportHeld() {
+	held := t.Refusals.Get(contestedOf(t.attempt(plan.Update, "")))
+	if left := time.Until(held.RetryAt); left > 0 {
+		t.out.Refused = append(t.out.Refused, held.Err)
+		t.retryIn(left)
+	}
+}
+
+// report adds a refusal, of this turn or an earlier one, to the outcome.
+func (t *turn) report(refusal Refusal) {
+	switch {
+	case refusal.IsReported():
+		t.out.Refused = append(t.out.Refused, refusal.Err)
+	case refusal.Err != nil:
+		t.out.Denied = true
+	}
+}
+
+// retryIn records how long a change has to wait. The time may have just run out.
+func (t *turn) retryIn(left time.Duration) {
+	if left = max(left, 1); t.out.RetryAfter == 0 || left < t.out.RetryAfter {
+		t.out.RetryAfter = left
+	}
+}
+
+// conclude decides what follows from a turn: another turn at once, a retry with backoff, or nothing.
+func (t *turn) conclude() {
+	out, hasMade := &t.out, len(t.out.Made) > 0
+	switch {
+	case out.More && hasMade:
+		out.Failed, out.Stale = nil, nil // The next turn tries them again.
+		return
+	case out.More && len(out.Failed)+len(out.Stale) == 0:
+		out.Stale = append(out.Stale, staleError("nothing was made in this turn"))
+	}
+	out.More = false
+	isFromAPI := func(err error) bool { return !errors.Is(err, errStale) }
+	if !hasMade && len(out.Stale) > 0 && len(out.Refused)+len(out.Failed) == 0 &&
+		!slices.ContainsFunc(out.Stale, isFromAPI) {
+		// Live reads have shown that a cache lags. Nothing was written, so there is nothing to report.
+		out.Stopped = out.Err(cache.KeyOf(t.ls))
+	}
+}
+
+// writeService makes one change, and returns the Service as the API server stored it.
+func (t *turn) writeService(ctx context.Context, change *plan.Change) (service *corev1.Service, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 	defer cancel()
+	client := t.Kube.CoreV1().Services(t.ls.Namespace)
 	switch change.Action {
 	case plan.Create:
-		service, err = t.client().Create(ctx, template.Service(change.Node),
+		service, err = client.Create(ctx, change.Template.Service(change.Node),
 			metav1.CreateOptions{FieldManager: v1alpha1.FieldManager})
 	case plan.Delete:
-		err = t.delete(ctx, change)
+		err = t.deleteService(ctx, change)
 	default:
 		var patch []byte
-		if patch, err = template.Patch(change.Current, change.Node); err == nil {
-			service, err = t.client().Patch(ctx, change.Name, types.MergePatchType, patch,
+		if patch, err = change.Template.Patch(change.Current, change.Node); err == nil {
+			service, err = client.Patch(ctx, change.Name, types.MergePatchType, patch,
 				metav1.PatchOptions{FieldManager: v1alpha1.FieldManager})
 		}
 	}
@@ -158,15 +247,23 @@ func (t *turn) write(ctx context.Context, change *plan.Change) (service *corev1.
 	return service, nil
 }
 
-// checkMutable returns an error if a change includes a field that Kubernetes does not let change. Nothing is deleted to
-// change it: that would interrupt the clients.
-func checkMutable(change *plan.Change) error {
-	if change.Immutable == "" {
-		return nil
+// deleteService deletes a Service that no node wants, once the API server has confirmed that: the cache of nodes may lag
+// behind that of Services. It deletes the version that the plan has seen: a Service that was changed since may belong
+// to another object. It first checks whether the plan is still wanted, because the confirmation may have taken time.
+func (t *turn) deleteService(ctx context.Context, change *plan.Change) error {
+	labels, err := t.nodeLabels(ctx, change.Node)
+	if err != nil {
+		return err
 	}
-	return refuse("its %s differs, which Kubernetes does not let change: either keep it, and give this LocalService the "+
-		"same value (kubectl replace --force recreates a LocalService with its Services), or delete the Service, which "+
-		"interrupts its clients until it is created again", change.Immutable)
+	if labels != nil && (change.IfNodeGone || plan.Wants(t.ls, change.Node, labels, change.Name)) {
+		return staleError("its node %s exists", change.Node)
+	}
+	if err := t.checkWanted(); err != nil {
+		return err
+	}
+	uid, version := change.Current.UID, change.Current.GetResourceVersion()
+	return t.Kube.CoreV1().Services(t.ls.Namespace).Delete(ctx, change.Name,
+		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
 }
 
 // checkController returns an error if a Service was stored with another controller: the garbage collector could

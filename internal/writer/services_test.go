@@ -177,11 +177,11 @@ func TestSlowStart(t *testing.T) {
 	}{"first": {nil, false, true}, "later": {writing, false, false}, "refused before": {writing, true, true}} {
 		f := newFixture(t, 4)
 		f.ls.Generation, f.ls.Status.Conditions = 1, c.conditions
-		w := &turn{Dependencies: &f.deps, ls: f.ls}
+		b := &batch{turn: &turn{Writer: f.deps, ls: f.ls}, action: plan.Create}
 		if c.isRefused {
-			f.deps.Refusals.Add(w.attempt(plan.Create, ""), forbidden)
+			f.deps.Refusals.Add(b.attempt(plan.Create, ""), forbidden)
 		}
-		if got := w.startsSlowly(plan.Create); got != c.want {
+		if got := b.startsSlowly(); got != c.want {
 			t.Errorf("%s: %t, want %t", name, got, c.want)
 		}
 	}
@@ -300,22 +300,5 @@ func TestWriteSomeRefused(t *testing.T) {
 					len(out.Refused), out.More)
 			}
 		})
-	}
-}
-
-// TestImmutable: changes that include a field that Kubernetes does not let change are refused without a request.
-// However many there are, nothing waits for them.
-func TestImmutable(t *testing.T) {
-	for _, action := range []plan.Action{plan.Update, plan.Adopt} {
-		f := newFixture(t, 1)
-		changes := f.changes(action, append(nodeNames("a", 2*maxFailures), "b")...)
-		for i := range 2 * maxFailures {
-			changes[i].Immutable = "clusterIP"
-		}
-		out, requests := f.write(changes)
-		if len(requests) != 1 || requests[0] != "patch demo-b" || len(out.Refused) != 2*maxFailures ||
-			!strings.Contains(out.Refused[0].Error(), "its clusterIP differs") || out.RetryAfter != 0 || out.More {
-			t.Errorf("%s: %v: %+v", action, requests, out)
-		}
 	}
 }

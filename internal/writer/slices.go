@@ -27,9 +27,9 @@ func sliceAttempt(ls *v1alpha1.LocalService, name string) Attempt {
 }
 
 // refusedCopies returns the errors of the changes of EndpointSlices whose last attempt the API server refused.
-func (d *Dependencies) refusedCopies(ls *v1alpha1.LocalService, changes []plan.CopyChange) (refused []error) {
+func (w *Writer) refusedCopies(ls *v1alpha1.LocalService, changes []plan.CopyChange) (refused []error) {
 	for i := range changes {
-		if last := d.Refusals.Get(sliceAttempt(ls, changes[i].Name)); last.IsReported() {
+		if last := w.Refusals.Get(sliceAttempt(ls, changes[i].Name)); last.IsReported() {
 			refused = append(refused, last.Err)
 		}
 	}
@@ -39,39 +39,35 @@ func (d *Dependencies) refusedCopies(ls *v1alpha1.LocalService, changes []plan.C
 // WriteCopy makes a change of the names of a LocalService, unless it still waits after a refusal. It returns how long a
 // refused change has to wait, and whether there is something to report: the change was refused, or no longer is. It
 // returns an error only if that may pass.
-func (d *Dependencies) WriteCopy(ctx context.Context, ls *v1alpha1.LocalService, change *plan.CopyChange,
+func (w *Writer) WriteCopy(ctx context.Context, ls *v1alpha1.LocalService, change *plan.CopyChange,
 	names *plan.Names) (retryAfter time.Duration, report bool, err error) {
 	attempt := sliceAttempt(ls, change.Name)
-	if after := d.Refusals.Get(attempt).left(change.Sum); after > 0 {
+	if after := w.Refusals.Get(attempt).left(change.Sum); after > 0 {
 		return after, false, nil
 	}
-	if undone := d.Refusals.Undone(attempt, change.Fields, change.Sum); len(undone) > 0 {
-		manager, isCurrent := d.rivalOf(ctx, discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), change.Current,
-			[]string{"endpoints"}, []string{"ports"}, []string{"metadata"})
-		if !isCurrent {
-			return 0, false, staleError("the EndpointSlice has changed")
-		}
-		contested := &status.ContestedError{Object: status.EndpointSliceKind + " " + change.Name, Fields: undone,
-			Manager: manager}
-		return time.Until(d.Refusals.AddUndone(attempt, contested).RetryAt), true, nil
+	if undone := w.Refusals.Undone(attempt, change.Fields, change.Sum); len(undone) > 0 {
+		last, err := w.addUndone(attempt, status.EndpointSliceKind+" "+change.Name, undone,
+			w.rivalOf(ctx, discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), change.Current,
+				[]string{"endpoints"}, []string{"ports"}, []string{"metadata"}))
+		return max(time.Until(last.RetryAt), 0), err == nil, err
 	}
-	before := d.Refusals.Get(attempt)
-	written, err := d.writeCopy(ctx, ls, change, names)
+	before := w.Refusals.Get(attempt)
+	written, err := w.writeCopy(ctx, ls, change, names)
 	metrics.SliceWrites.WithLabelValues(string(change.Action), metrics.Result(err)).Inc()
 	if err == nil {
 		if change.Action == plan.Update {
-			d.Refusals.Made(attempt, change.Fields, change.Sum)
+			w.Refusals.Made(attempt, change.Fields, change.Sum)
 		} else {
-			d.Refusals.Remove(attempt)
+			w.Refusals.Remove(attempt)
 		}
 		if written != nil {
-			d.Observed.Wrote(SliceKey(ls.Namespace, change.Name), d.Caches.HostnameSlices, written.ResourceVersion)
+			w.Observed.Wrote(SliceKey(ls.Namespace, change.Name), w.Caches.HostnameSlices, written.ResourceVersion)
 		}
 		return 0, before.IsReported(), nil
 	}
 	failure := &status.WriteError{Action: change.Action, Kind: status.EndpointSliceKind, Namespace: ls.Namespace,
 		Name: change.Name, Err: err}
-	retryAfter, report, err = d.Refusals.AfterFailure(attempt, failure)
+	retryAfter, report, err = w.Refusals.AfterFailure(attempt, failure)
 	if report {
 		klog.FromContext(ctx).Error(failure, "EndpointSlice refused, trying again later",
 			"localService", klog.KObj(ls), "after", retryAfter)
@@ -85,23 +81,23 @@ func SliceKey(namespace, name string) types.NamespacedName {
 }
 
 // writeCopy makes a change, and returns the EndpointSlice as the API server stored it; nil if it was deleted.
-func (d *Dependencies) writeCopy(ctx context.Context, ls *v1alpha1.LocalService, change *plan.CopyChange,
+func (w *Writer) writeCopy(ctx context.Context, ls *v1alpha1.LocalService, change *plan.CopyChange,
 	names *plan.Names) (written *discoveryv1.EndpointSlice, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 	defer cancel()
-	client := d.Kube.DiscoveryV1().EndpointSlices(ls.Namespace)
+	client := w.Kube.DiscoveryV1().EndpointSlices(ls.Namespace)
 	if change.Action != plan.Update {
-		if err := d.confirm(ctx, ls); err != nil {
+		if err := w.confirm(ctx, ls); err != nil {
 			return nil, err
 		}
 	}
 	if change.Action == plan.Delete {
-		return nil, d.deleteCopy(ctx, client, change, names)
+		return nil, w.deleteCopy(ctx, client, change, names)
 	}
 	asked := names.Copy(change)
 	if change.Action == plan.Update {
 		written, err = client.Update(ctx, asked, metav1.UpdateOptions{FieldManager: v1alpha1.FieldManager})
-	} else if _, err = d.liveService(ctx, names.Published); err == nil {
+	} else if _, err = w.liveService(ctx, names.Published); err == nil {
 		written, err = create(ctx, client, asked)
 	}
 	if err == nil && !names.IsStored(asked, written) {
@@ -114,13 +110,13 @@ func (d *Dependencies) writeCopy(ctx context.Context, ls *v1alpha1.LocalService,
 // deleteCopy deletes an EndpointSlice, unless that would be made again: while the Source is gone, or the Published
 // Service has a selector, Kubernetes recreates what they publish. The cache does not have a source that has lost its
 // labels, so that of a copy must be gone from the API server.
-func (d *Dependencies) deleteCopy(ctx context.Context, client typeddiscoveryv1.EndpointSliceInterface,
+func (w *Writer) deleteCopy(ctx context.Context, client typeddiscoveryv1.EndpointSliceInterface,
 	change *plan.CopyChange, names *plan.Names) error {
-	if _, err := d.liveService(ctx, names.Source); err != nil {
+	if _, err := w.liveService(ctx, names.Source); err != nil {
 		return err
 	}
 	if change.Current.Manager.Value() == plan.KubernetesSliceManager {
-		published, err := d.liveService(ctx, names.Published)
+		published, err := w.liveService(ctx, names.Published)
 		if err == nil && len(published.Spec.Selector) > 0 {
 			err = staleError("the Service %s has a selector", published.Name)
 		}
@@ -147,8 +143,8 @@ func (d *Dependencies) deleteCopy(ctx context.Context, client typeddiscoveryv1.E
 // liveService returns a Service from the API server. It returns a stale error if the Service differs from the one in
 // the cache, or is being deleted: the garbage collector would delete what belongs to it as often as it is created. It
 // uses a list request, which is permitted anyway.
-func (d *Dependencies) liveService(ctx context.Context, service *plan.Service) (*corev1.Service, error) {
-	list, err := d.Kube.CoreV1().Services(service.GetNamespace()).List(ctx,
+func (w *Writer) liveService(ctx context.Context, service *plan.Service) (*corev1.Service, error) {
+	list, err := w.Kube.CoreV1().Services(service.GetNamespace()).List(ctx,
 		metav1.ListOptions{
 			FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, service.GetName()).String()})
 	if err != nil {

@@ -30,16 +30,16 @@ const (
 // WriteStatus writes the status of a LocalService if it differs, and records events for conditions that begin to need
 // attention. It returns how long to wait if the write is too early, if the status was refused, or if the cache has not
 // observed the last status.
-func (d *Dependencies) WriteStatus(ctx context.Context, ls *v1alpha1.LocalService, after v1alpha1.LocalServiceStatus,
+func (w *Writer) WriteStatus(ctx context.Context, ls *v1alpha1.LocalService, after v1alpha1.LocalServiceStatus,
 	moreTurns bool) (later time.Duration, err error) {
-	if wait := d.Observed.Wait(cache.KeyOf(ls), d.Caches.LocalServices, cache.StatusTimeout); wait > 0 {
+	if wait := w.Observed.Wait(cache.KeyOf(ls), w.Caches.LocalServices, cache.StatusTimeout); wait > 0 {
 		return wait, nil
 	}
 	if apiequality.Semantic.DeepEqual(&ls.Status, &after) {
 		return 0, nil
 	}
 	attempt := Attempt{Owner: ls.UID, Generation: ls.Generation, Action: "Status"}
-	if wait := d.Refusals.RetryAfter(attempt); wait > 0 {
+	if wait := w.Refusals.RetryAfter(attempt); wait > 0 {
 		return wait, nil
 	}
 	onlyNumbers := ls.Status.ObservedGeneration == ls.Generation &&
@@ -48,24 +48,24 @@ func (d *Dependencies) WriteStatus(ctx context.Context, ls *v1alpha1.LocalServic
 	if moreTurns {
 		interval = turnsInterval
 	}
-	left := interval - d.Observed.SinceWrite(cache.KeyOf(ls), d.Caches.LocalServices)
+	left := interval - w.Observed.SinceWrite(cache.KeyOf(ls), w.Caches.LocalServices)
 	if onlyNumbers && left > 0 {
 		return left, nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 	defer cancel()
-	if failure := d.writeStatus(ctx, ls, &after); failure != nil {
-		retryAfter, isReported, err := d.Refusals.AfterFailure(attempt, failure)
+	if failure := w.writeStatus(ctx, ls, &after); failure != nil {
+		retryAfter, isReported, err := w.Refusals.AfterFailure(attempt, failure)
 		if isReported {
 			klog.FromContext(ctx).Error(failure, "Status refused, trying again later", "localService", klog.KObj(ls),
 				"after", retryAfter)
 		}
 		return retryAfter, err
 	}
-	d.Refusals.Remove(attempt)
+	w.Refusals.Remove(attempt)
 	warnings := status.Warnings(ls.Status.Conditions, after.Conditions)
 	for _, condition := range warnings {
-		d.Record(ls, corev1.EventTypeWarning, condition.Reason, condition.Message)
+		w.Record(ls, corev1.EventTypeWarning, condition.Reason, condition.Message)
 	}
 	for _, c := range append(warnings, status.Recovered(ls.Status.Conditions, after.Conditions)...) {
 		klog.FromContext(ctx).Info("Condition changed", "localService", klog.KObj(ls), "condition", c.Type,
@@ -75,7 +75,7 @@ func (d *Dependencies) WriteStatus(ctx context.Context, ls *v1alpha1.LocalServic
 }
 
 // writeStatus writes the status of a LocalService. It ignores one that was deleted, which the watch will show.
-func (d *Dependencies) writeStatus(ctx context.Context, ls *v1alpha1.LocalService,
+func (w *Writer) writeStatus(ctx context.Context, ls *v1alpha1.LocalService,
 	after *v1alpha1.LocalServiceStatus) error {
 	// The resource version protects a LocalService that was changed, or recreated under the same name, from a status
 	// that is not its own. An older CustomResourceDefinition would drop fields without a word.
@@ -89,12 +89,12 @@ func (d *Dependencies) writeStatus(ctx context.Context, ls *v1alpha1.LocalServic
 	object.SetUID(ls.UID)
 	object.SetResourceVersion(ls.ResourceVersion)
 	// A typed client could not decode the answer if the spec is unreadable.
-	written, err := d.Dynamic.Resource(cache.LocalServiceResource).Namespace(ls.Namespace).UpdateStatus(ctx, object,
+	written, err := w.Dynamic.Resource(cache.LocalServiceResource).Namespace(ls.Namespace).UpdateStatus(ctx, object,
 		metav1.UpdateOptions{FieldManager: v1alpha1.FieldManager, FieldValidation: metav1.FieldValidationStrict})
 	metrics.StatusWrites.WithLabelValues(metrics.Result(err)).Inc()
 	switch {
 	case err == nil:
-		d.Observed.Wrote(cache.KeyOf(ls), d.Caches.LocalServices, written.GetResourceVersion())
+		w.Observed.Wrote(cache.KeyOf(ls), w.Caches.LocalServices, written.GetResourceVersion())
 		return nil
 	case isAbsent(err):
 		return nil

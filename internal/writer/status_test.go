@@ -26,8 +26,8 @@ import (
 
 func now() metav1.Time { return metav1.NewTime(time.Now()) }
 
-// newStatuses makes Dependencies whose API server answers with an error, or with the last LocalService that was sent.
-func newStatuses(f *fixture, sent *v1alpha1.LocalService, answer *error) (s *Dependencies, events *[]string) {
+// newStatuses makes a Writer whose API server answers with an error, or with the last LocalService that was sent.
+func newStatuses(f *fixture, sent *v1alpha1.LocalService, answer *error) (s *Writer, events *[]string) {
 	client := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
 	client.PrependReactor("update", "localservices/status", func(a core.Action) (bool, runtime.Object, error) {
 		object := a.(core.UpdateAction).GetObject().(*unstructured.Unstructured)
@@ -38,7 +38,7 @@ func newStatuses(f *fixture, sent *v1alpha1.LocalService, answer *error) (s *Dep
 		f.requests = append(f.requests, a.GetVerb())
 		return true, object, *answer
 	})
-	s, events = new(f.deps), new([]string)
+	s, events = f.deps, new([]string)
 	s.Dynamic = client
 	s.Record = func(_ runtime.Object, eventType, reason, _ string) {
 		*events = append(*events, eventType+" "+reason)
