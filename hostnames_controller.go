@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -65,9 +66,9 @@ func (c *hostnamesController) add(namespace, name string, delay time.Duration) {
 
 // serviceChanged enqueues the EndpointSlices in the namespace of a Service of mode Hostnames, which belongs to no
 // node.
-func (c *hostnamesController) serviceChanged(before, after *plan.Service) {
-	for _, service := range []*plan.Service{before, after} {
-		if service != nil && service.Controller.Value().Kind == v1alpha1.Kind && service.Node.Value() == "" {
+func (c *hostnamesController) serviceChanged(before, after *corev1.Service) {
+	for _, service := range []*corev1.Service{before, after} {
+		if service != nil && plan.ControllerOf(service).Kind == v1alpha1.Kind && plan.NodeOf(service) == "" {
 			c.loop.AddAfter(reconcile.AllIn(service.GetNamespace()), reconcile.BatchPeriod)
 		}
 	}

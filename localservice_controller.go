@@ -91,12 +91,12 @@ func (c *localServiceController) nodeChanged(before, after *cache.Node) {
 
 // serviceChanged enqueues the LocalServices that control the Service or want its name. If a LocalService controls a
 // new Service, most likely a sync has created it, so only numbers change.
-func (c *localServiceController) serviceChanged(before, after *plan.Service) {
+func (c *localServiceController) serviceChanged(before, after *corev1.Service) {
 	delay := reconcile.BatchPeriod
-	if before == nil && after.Controller.Value().IsLocalService() {
+	if before == nil && plan.ControllerOf(after).IsLocalService() {
 		delay = writer.NumbersInterval
 	}
-	for _, service := range []*plan.Service{before, after} {
+	for _, service := range []*corev1.Service{before, after} {
 		for _, key := range c.caches.LocalServicesOf(service) {
 			c.loop.AddAfter(key, delay)
 		}
@@ -153,7 +153,7 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 
 // plan computes the plan of a LocalService from the caches.
 func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.Templates,
-	owned map[string]*plan.Service) plan.Plan {
+	owned map[string]*corev1.Service) plan.Plan {
 	nodes := c.caches.Nodes.Selected(ls)
 	names := c.caches.Names(ls, nodes, c.options.NodeLabelKey)
 	names.Slices = c.caches.HostnameSlicesOf(cache.KeyOf(ls))
@@ -161,7 +161,7 @@ func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.
 		Templates:  templates,
 		Nodes:      nodes,
 		Owned:      owned,
-		Lookup:     func(name string) *plan.Service { return c.caches.Services.Get(ls.Namespace, name) },
+		Lookup:     func(name string) *corev1.Service { return c.caches.Services.Get(ls.Namespace, name) },
 		NodeExists: c.nodeExists,
 		Ready:      c.caches.ReadyServices(ls),
 		Names:      names,

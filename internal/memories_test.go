@@ -30,7 +30,6 @@ var plumbing = map[string]string{
 	"internal/plan Names.hostnames":        "part of one plan",
 	"internal/plan Plan.Changes":           "the result of one plan",
 	"internal/plan Plan.PortNumbers":       "part of one plan",
-	"internal/plan comparison.compared":    "part of one plan",
 	"internal/reconcile Loop.running":      "set once, when Run begins",
 	"internal/reconcile fairQueue.running": "part of Loop.queue: the keys that workers have",
 	"internal/reconcile fairQueue.waiting": "part of Loop.queue: the keys that wait",

@@ -33,12 +33,12 @@ func newHostnamesFixture(t *testing.T, groupBy string) *fixture {
 
 	names := plan.NamesOf(ls, v1alpha1.DefaultNodeLabelKey, []string{"n1", "n2", "n3", "n4"},
 		func(node, _ string) (string, bool) { return zones[node[1]-'1'], true },
-		func(string) *plan.Service { return nil })
+		func(string) *corev1.Service { return nil })
 	copied := sourceSlice(source, "1", on("n1", endpoint("a", "10.0.0.1", true)),
 		on("n1", endpoint("b", "10.0.0.2", true)), on("n2", endpoint("c", "10.0.0.3", false)))
 	uncopied := sourceSlice(source, "2", on("n4", endpoint("d", "10.0.0.4", true)))
-	names.Source = plan.FromAPI(source, v1alpha1.DefaultNodeLabelKey)
-	names.Published = plan.FromAPI(published, v1alpha1.DefaultNodeLabelKey)
+	names.Source = source
+	names.Published = published
 	names.Slices = map[string]*plan.EndpointSlice{copied.Name: plan.SliceFromAPI(copied)}
 	change := names.Copies().Changes[0]
 	f := newFixture(t, []runtime.Object{source, published, copied, uncopied, names.Copy(&change),

@@ -36,7 +36,7 @@ var scheduledPods = fields.AndSelectors(
 type Caches struct {
 	LocalServices  *Store[*v1alpha1.LocalService]
 	Nodes          *Nodes
-	Services       *Store[*plan.Service]
+	Services       *Store[*corev1.Service]
 	EndpointSlices *Store[*EndpointSlice]
 	HostnameSlices *Store[*plan.EndpointSlice]
 	Pods           *Pods
@@ -96,24 +96,23 @@ func New(o Options) *Caches {
 	c := &Caches{
 		namespaces: namespaces,
 		LocalServices: newStore(&o, LocalServiceResource.GroupResource().String(), namespaces, localServices, readLocalService,
-			func(ls *v1alpha1.LocalService) (string, bool) { return "", needsLabels(ls) }),
-		Nodes: &Nodes{newStore(&o, "nodes", []string{metav1.NamespaceAll}, nodes, trimNode, nil)},
-		Services: newStore(&o, "services", namespaces, services,
-			func(full *corev1.Service) (*plan.Service, error) { return plan.FromAPI(full, o.NodeLabelKey), nil },
-			func(s *plan.Service) (string, bool) {
-				controller := s.Controller.Value()
-				return string(controller.UID), controller.IsLocalService()
-			}),
+			func(ls *v1alpha1.LocalService) (string, bool) { return "", needsLabels(ls) }, nil),
+		Nodes: &Nodes{newStore(&o, "nodes", []string{metav1.NamespaceAll}, nodes, trimNode, nil,
+			(*Node).Same)},
+		Services: newStore(&o, "services", namespaces, services, trimService, func(s *corev1.Service) (string, bool) {
+			controller := plan.ControllerOf(s)
+			return string(controller.UID), controller.IsLocalService()
+		}, isSame),
 		// EndpointSlices have the labels of their Services, and ours have these.
 		EndpointSlices: newStore(&o, "endpointslices.discovery.k8s.io", namespaces,
 			slices(v1alpha1.OwnerLabelKey+","+o.NodeLabelKey), trimEndpointSlice,
-			func(s *EndpointSlice) (string, bool) { return s.localService.Value(), s.Ready }),
+			func(s *EndpointSlice) (string, bool) { return s.localService.Value(), s.Ready }, (*EndpointSlice).Same),
 		HostnameSlices: newStore(&o, "endpointslices.discovery.k8s.io", namespaces,
 			slices(v1alpha1.HostnamesLabelKey), trimHostnameSlice,
-			func(s *plan.EndpointSlice) (string, bool) { return s.LocalService().Name, true }),
+			func(s *plan.EndpointSlice) (string, bool) { return s.LocalService().Name, true }, (*plan.EndpointSlice).Same),
 		Pods: newPods(newStore(&o, "pods", namespaces, pods,
 			func(full *corev1.Pod) (*Pod, error) { return trimPod(full, o.NodeLabelKey) },
-			func(p *Pod) (string, bool) { return "", p.NeedsLabel() })),
+			func(p *Pod) (string, bool) { return "", p.NeedsLabel() }, (*Pod).Same)),
 	}
 	if o.AllPods {
 		c.Pods.begin()
@@ -178,13 +177,13 @@ func hasSynced(caches []runner, namespace string) bool {
 
 // LocalServicesOf returns the keys of the LocalServices that control a Service or may want its name: their own name is
 // the same, or the part before one of its dashes. The Service may be nil, and its LocalService may be gone.
-func (c *Caches) LocalServicesOf(service *plan.Service) (keys []types.NamespacedName) {
+func (c *Caches) LocalServicesOf(service *corev1.Service) (keys []types.NamespacedName) {
 	if service == nil {
 		return nil
 	}
 	namespace, name := service.GetNamespace(), service.GetName()
 	add := func(ls string) { keys = append(keys, types.NamespacedName{Namespace: namespace, Name: ls}) }
-	if controller := service.Controller.Value(); controller.IsLocalService() {
+	if controller := plan.ControllerOf(service); controller.IsLocalService() {
 		add(controller.Name)
 	}
 	// With mode Hostnames, a LocalService has a Service of its own name.
@@ -200,7 +199,7 @@ func (c *Caches) LocalServicesOf(service *plan.Service) (keys []types.Namespaced
 }
 
 // Owned returns the Services that a LocalService controls, by name.
-func (c *Caches) Owned(ls *v1alpha1.LocalService) map[string]*plan.Service {
+func (c *Caches) Owned(ls *v1alpha1.LocalService) map[string]*corev1.Service {
 	return c.Services.byName(ls.Namespace, string(ls.UID))
 }
 
@@ -211,7 +210,7 @@ func (c *Caches) Names(ls *v1alpha1.LocalService, selected []string, nodeLabelKe
 		selected = c.Nodes.Selected(&v1alpha1.LocalService{})
 	}
 	return plan.NamesOf(ls, nodeLabelKey, selected, c.Nodes.Labels(),
-		func(name string) *plan.Service { return c.Services.Get(ls.Namespace, name) })
+		func(name string) *corev1.Service { return c.Services.Get(ls.Namespace, name) })
 }
 
 // HostnameSlicesOf returns the EndpointSlices of a LocalService of mode Hostnames, according to their labels, by name.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
@@ -16,14 +17,14 @@ import (
 // whatever their names, and as the cache has them now.
 func TestOwned(t *testing.T) {
 	c := newCaches(t)
-	of := func(uid types.UID, namespace, node string) *plan.Service {
+	of := func(uid types.UID, namespace, node string) *corev1.Service {
 		templates, err := plan.NewTemplates(objects.LocalService(func(ls *v1alpha1.LocalService) {
 			ls.UID, ls.Namespace = uid, namespace
 		}), nodeLabelKey, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return plan.FromAPI(templates[0].Service(node), nodeLabelKey)
+		return templates[0].Service(node)
 	}
 	expect := func(when string, want ...string) {
 		t.Helper()
@@ -40,7 +41,7 @@ func TestOwned(t *testing.T) {
 	expect("empty")
 	show(t, c.Services, of("uid-demo", "default", "a"), of("uid-demo", "default", "b"),
 		of("uid-demo", "other", "c"), of("earlier", "default", "d"),
-		plan.FromAPI(objects.ForeignService("demo-e"), nodeLabelKey))
+		objects.ForeignService("demo-e"))
 	expect("several LocalServices", "demo-a", "demo-b")
 	show(t, c.Services, of("another", "default", "a"), of("uid-demo", "default", "d"))
 	expect("two have another controller", "demo-b", "demo-d")

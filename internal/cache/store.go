@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -18,6 +19,7 @@ type Store[T cache.Object] struct {
 	// watched holds the informer of each namespace that is watched. If all are, or the resource is cluster-wide, there
 	// is only one, under metav1.NamespaceAll.
 	watched map[string]*watched[T]
+	isSame  func(before, after T) bool
 }
 
 // watched caches a resource in one namespace, or in all.
@@ -30,12 +32,13 @@ type watched[T cache.Object] struct {
 const theIndex = "key"
 
 // newStore makes a store with an informer for each namespace. trim keeps only the fields of an object that are read.
-// index returns the key under which an object is found in its namespace, and whether it is; it is nil if none is. The
-// setters of an informer can fail only after it has started.
+// index returns the key under which an object is found in its namespace, and whether it is; it is nil if none is.
+// isSame reports whether a change of an object affects no kept field; nil to report all. The setters of an informer can
+// fail only after it has started.
 func newStore[T cache.Object, Full any](o *Options, resource string, namespaces []string,
 	readerOf func(namespace string) Reader, trim func(Full) (T, error),
-	index func(T) (key string, isIndexed bool)) *Store[T] {
-	s := &Store[T]{watched: map[string]*watched[T]{}}
+	index func(T) (key string, isIndexed bool), isSame func(before, after T) bool) *Store[T] {
+	s := &Store[T]{watched: map[string]*watched[T]{}, isSame: isSame}
 	for _, namespace := range namespaces {
 		reader := readerOf(namespace)
 		reader.resource, reader.onError, reader.onRestore = resource, o.OnReadError, o.OnRestore
@@ -153,15 +156,25 @@ func (s *Store[T]) lastSyncedVersion(namespace string) string {
 	return ""
 }
 
-// OnChange calls changed after each change of an object: before is nil if it is new, after is nil if it is gone. If T
-// has a method Same, changes that affect no kept field are left out: heartbeats must not cause work. changed must not
-// block.
+// isSame reports whether two states of an object differ only in the resource version.
+func isSame[T any, Object interface {
+	*T
+	SetResourceVersion(version string)
+	GetResourceVersion() string
+}](before, after Object) bool {
+	same := Object(new(*before))
+	same.SetResourceVersion(after.GetResourceVersion())
+	return apiequality.Semantic.DeepEqual(same, after)
+}
+
+// OnChange calls changed after each change of an object: before is nil if it is new, after is nil if it is gone. Changes
+// that affect no kept field are left out: heartbeats must not cause work. changed must not block.
 func (s *Store[T]) OnChange(changed func(before, after T)) {
 	var none T
 	handler := cache.TypedResourceEventHandlerFuncs[T]{
 		AddFunc: func(obj T) { changed(none, obj) },
 		UpdateFunc: func(before, after T) {
-			if kept, ok := any(before).(interface{ Same(T) bool }); !ok || !kept.Same(after) {
+			if s.isSame == nil || !s.isSame(before, after) {
 				changed(before, after)
 			}
 		},

@@ -24,7 +24,7 @@ func (h *handlers) AddEventHandlerWithOptions(handler cache.ResourceEventHandler
 // storeOf is a store of Nodes with an informer.
 func storeOf(informer cache.SharedIndexInformer) *Store[*Node] {
 	return &Store[*Node]{watched: map[string]*watched[*Node]{metav1.NamespaceAll: {
-		TypedSharedIndexInformer: cache.NewTypedSharedIndexInformer[*Node](informer)}}}
+		TypedSharedIndexInformer: cache.NewTypedSharedIndexInformer[*Node](informer)}}, isSame: (*Node).Same}
 }
 
 type registration struct {

@@ -26,7 +26,7 @@ func byName(all ...*apiSlice) map[string]*EndpointSlice {
 }
 
 // sourceSlice returns an EndpointSlice as Kubernetes creates it for the Source, with a ready pod on each node.
-func sourceSlice(source *Service, name string, nodes ...string) *apiSlice {
+func sourceSlice(source *corev1.Service, name string, nodes ...string) *apiSlice {
 	return objects.SourceSlice(source.GetName(), source.UID, name, nodes...)
 }
 
@@ -66,9 +66,9 @@ func TestCopies(t *testing.T) {
 		s.Endpoints[0].Hints = &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: "z"}}}
 	}
 	selecting := func(names *Names) {
-		published := Whole(names.Published, nodeLabelKey).DeepCopy()
+		published := names.Published.DeepCopy()
 		published.Spec.Selector = map[string]string{"x": "y"}
-		names.Published = kept(published)
+		names.Published = published
 	}
 	const create2, delete2, update1, wait1 = "Create s2-named", "Delete s2-named", "Update s1-named", "Wait s1-named"
 	for name, c := range map[string]struct {
@@ -197,7 +197,7 @@ func publishing(t *testing.T, ls *v1alpha1.LocalService, nodes ...string) Input 
 	ts := templates(t, ls)
 	in := newCluster(existing(t, ls, nil)...).input(ts[0], nodes...)
 	in.Templates = ts
-	in.Names = NamesOf(ls, nodeLabelKey, someNodes, nil, func(name string) *Service { return in.Owned[name] })
+	in.Names = NamesOf(ls, nodeLabelKey, someNodes, nil, func(name string) *corev1.Service { return in.Owned[name] })
 	source := sourceSlice(in.Names.Source, "s1", nodes...)
 	in.Names.Slices = byName(source, copies(in.Names)(source))
 	return in

@@ -24,21 +24,23 @@ type field struct {
 	// fill sets the field in the spec of a Service to the value that a LocalService asks for, or to the API server's
 	// default.
 	fill    func(in *v1alpha1.LocalServiceSpec, out *corev1.ServiceSpec)
-	matches func(want, have *Content) bool
-	set     func(want, have *Content)
+	matches func(want, have *corev1.Service) bool
+	set     func(want, have *corev1.Service)
 }
 
-// plain returns a field that is copied from the LocalService. To add such a field, add a line to fields.
-func plain[T any](name string, from func(*v1alpha1.LocalServiceSpec) T, at func(*corev1.ServiceSpec) *T) field {
+// plain returns a field that is copied from the LocalService. To add such a field, add a line to fields. equal compares
+// two values: it runs for each node in each sync, where reflection would take most of the time.
+func plain[T any](name string, equal func(a, b T) bool, from func(*v1alpha1.LocalServiceSpec) T,
+	at func(*corev1.ServiceSpec) *T) field {
 	return field{
-		name: name,
-		fill: func(in *v1alpha1.LocalServiceSpec, out *corev1.ServiceSpec) { *at(out) = from(in) },
-		matches: func(want, have *Content) bool {
-			return apiequality.Semantic.DeepEqual(*at(&want.Spec), *at(&have.Spec))
-		},
-		set: func(want, have *Content) { *at(&have.Spec) = *at(&want.Spec) },
+		name:    name,
+		fill:    func(in *v1alpha1.LocalServiceSpec, out *corev1.ServiceSpec) { *at(out) = from(in) },
+		matches: func(want, have *corev1.Service) bool { return equal(*at(&want.Spec), *at(&have.Spec)) },
+		set:     func(want, have *corev1.Service) { *at(&have.Spec) = *at(&want.Spec) },
 	}
 }
+
+func same[T comparable](a, b T) bool { return a == b }
 
 // fields lists all that a LocalService decides about the spec of a Service. Other fields are never written: addresses
 // and ports that the API server allocates, and fields newer than this program.
@@ -46,28 +48,32 @@ var fields = []field{
 	typeField,
 	clusterIPField,
 	portsField,
-	plain("selector", func(in *v1alpha1.LocalServiceSpec) map[string]string { return in.Selector },
+	plain("selector", maps.Equal, func(in *v1alpha1.LocalServiceSpec) map[string]string { return in.Selector },
 		func(s *corev1.ServiceSpec) *map[string]string { return &s.Selector }),
-	plain("sessionAffinity", func(in *v1alpha1.LocalServiceSpec) corev1.ServiceAffinity {
+	plain("sessionAffinity", same, func(in *v1alpha1.LocalServiceSpec) corev1.ServiceAffinity {
 		return cmp.Or(in.SessionAffinity, corev1.ServiceAffinityNone)
 	}, func(s *corev1.ServiceSpec) *corev1.ServiceAffinity { return &s.SessionAffinity }),
-	plain("sessionAffinityConfig", sessionAffinityConfig,
-		func(s *corev1.ServiceSpec) **corev1.SessionAffinityConfig { return &s.SessionAffinityConfig }),
-	plain("publishNotReadyAddresses", func(in *v1alpha1.LocalServiceSpec) bool { return in.PublishNotReadyAddresses },
+	plain("sessionAffinityConfig", func(a, b *corev1.SessionAffinityConfig) bool {
+		return apiequality.Semantic.DeepEqual(a, b)
+	}, sessionAffinityConfig, func(s *corev1.ServiceSpec) **corev1.SessionAffinityConfig {
+		return &s.SessionAffinityConfig
+	}),
+	plain("publishNotReadyAddresses", same,
+		func(in *v1alpha1.LocalServiceSpec) bool { return in.PublishNotReadyAddresses },
 		func(s *corev1.ServiceSpec) *bool { return &s.PublishNotReadyAddresses }),
-	plain("internalTrafficPolicy", func(in *v1alpha1.LocalServiceSpec) *corev1.ServiceInternalTrafficPolicy {
+	plain("internalTrafficPolicy", ptr.Equal, func(in *v1alpha1.LocalServiceSpec) *corev1.ServiceInternalTrafficPolicy {
 		return cmp.Or(in.InternalTrafficPolicy, new(corev1.ServiceInternalTrafficPolicyCluster))
 	}, func(s *corev1.ServiceSpec) **corev1.ServiceInternalTrafficPolicy { return &s.InternalTrafficPolicy }),
 	externalTrafficPolicyField,
 	ipFamiliesField,
 	ipFamilyPolicyField,
-	plain("trafficDistribution", func(in *v1alpha1.LocalServiceSpec) *string { return in.TrafficDistribution },
+	plain("trafficDistribution", ptr.Equal, func(in *v1alpha1.LocalServiceSpec) *string { return in.TrafficDistribution },
 		func(s *corev1.ServiceSpec) **string { return &s.TrafficDistribution }),
 	loadBalancerClassField,
-	plain("loadBalancerSourceRanges", func(in *v1alpha1.LocalServiceSpec) []string {
+	plain("loadBalancerSourceRanges", slices.Equal, func(in *v1alpha1.LocalServiceSpec) []string {
 		return ifLoadBalancer(in, in.LoadBalancerSourceRanges)
 	}, func(s *corev1.ServiceSpec) *[]string { return &s.LoadBalancerSourceRanges }),
-	plain("allocateLoadBalancerNodePorts", func(in *v1alpha1.LocalServiceSpec) *bool {
+	plain("allocateLoadBalancerNodePorts", ptr.Equal, func(in *v1alpha1.LocalServiceSpec) *bool {
 		return ifLoadBalancer(in, cmp.Or(in.AllocateLoadBalancerNodePorts, new(true)))
 	}, func(s *corev1.ServiceSpec) **bool { return &s.AllocateLoadBalancerNodePorts }),
 }
@@ -104,8 +110,8 @@ var typeField = field{
 	fill: func(in *v1alpha1.LocalServiceSpec, out *corev1.ServiceSpec) {
 		out.Type = cmp.Or(in.Type, corev1.ServiceTypeClusterIP)
 	},
-	matches: func(want, have *Content) bool { return want.Spec.Type == have.Spec.Type },
-	set: func(want, have *Content) {
+	matches: func(want, have *corev1.Service) bool { return want.Spec.Type == have.Spec.Type },
+	set: func(want, have *corev1.Service) {
 		have.Spec.Type, have.Spec.ExternalName = want.Spec.Type, ""
 		if want.Spec.Type == corev1.ServiceTypeClusterIP {
 			have.Spec.ExternalTrafficPolicy = ""
@@ -118,12 +124,15 @@ var typeField = field{
 	},
 }
 
+// clusterIPField ignores which address the API server allocated.
 var clusterIPField = field{
 	name:    "clusterIP",
 	fill:    func(in *v1alpha1.LocalServiceSpec, out *corev1.ServiceSpec) { out.ClusterIP = in.ClusterIP },
-	matches: func(want, have *Content) bool { return want.Spec.ClusterIP == have.Spec.ClusterIP },
-	set:     func(want, have *Content) { have.Spec.ClusterIP = want.Spec.ClusterIP },
+	matches: func(want, have *corev1.Service) bool { return isHeadless(want) == isHeadless(have) },
+	set:     func(want, have *corev1.Service) { have.Spec.ClusterIP = want.Spec.ClusterIP },
 }
+
+func isHeadless(service *corev1.Service) bool { return service.Spec.ClusterIP == corev1.ClusterIPNone }
 
 // loadBalancerClassField does not change the class of a Service if the LocalService chooses none: in many clusters,
 // admission sets one on every new Service.
@@ -132,11 +141,11 @@ var loadBalancerClassField = field{
 	fill: func(in *v1alpha1.LocalServiceSpec, out *corev1.ServiceSpec) {
 		out.LoadBalancerClass = ifLoadBalancer(in, in.LoadBalancerClass)
 	},
-	matches: func(want, have *Content) bool {
+	matches: func(want, have *corev1.Service) bool {
 		asItIs := want.Spec.LoadBalancerClass == nil && want.Spec.Type == corev1.ServiceTypeLoadBalancer
-		return asItIs || apiequality.Semantic.DeepEqual(want.Spec.LoadBalancerClass, have.Spec.LoadBalancerClass)
+		return asItIs || ptr.Equal(want.Spec.LoadBalancerClass, have.Spec.LoadBalancerClass)
 	},
-	set: func(want, have *Content) { have.Spec.LoadBalancerClass = want.Spec.LoadBalancerClass },
+	set: func(want, have *corev1.Service) { have.Spec.LoadBalancerClass = want.Spec.LoadBalancerClass },
 }
 
 var portsField = field{
@@ -146,10 +155,12 @@ var portsField = field{
 			out.Ports = append(out.Ports, servicePort(&in.Ports[i]))
 		}
 	},
-	matches: func(want, have *Content) bool {
-		return apiequality.Semantic.DeepEqual(inOrder(withNodePorts(want, have)), inOrder(have.Spec.Ports))
+	matches: func(want, have *corev1.Service) bool {
+		ports := withNodePorts(want, have)
+		return slices.EqualFunc(ports, have.Spec.Ports, equalPorts) ||
+			slices.EqualFunc(inOrder(ports), inOrder(have.Spec.Ports), equalPorts)
 	},
-	set: func(want, have *Content) { have.Spec.Ports = withNodePorts(want, have) },
+	set: func(want, have *corev1.Service) { have.Spec.Ports = withNodePorts(want, have) },
 }
 
 func servicePort(in *v1alpha1.ServicePort) corev1.ServicePort {
@@ -169,7 +180,7 @@ func servicePort(in *v1alpha1.ServicePort) corev1.ServicePort {
 // withNodePorts returns the wanted ports with the node ports that the Service already has for them, because clients
 // know those. Node ports that are no longer to be allocated are released, which the API server does not do by itself.
 // Node ports that somebody sets later stay.
-func withNodePorts(want, have *Content) []corev1.ServicePort {
+func withNodePorts(want, have *corev1.Service) []corev1.ServicePort {
 	out := slices.Clone(want.Spec.Ports)
 	if !ptr.Deref(want.Spec.AllocateLoadBalancerNodePorts, true) &&
 		ptr.Deref(have.Spec.AllocateLoadBalancerNodePorts, true) {
@@ -183,6 +194,12 @@ func withNodePorts(want, have *Content) []corev1.ServicePort {
 		}
 	}
 	return out
+}
+
+func equalPorts(a, b corev1.ServicePort) bool {
+	isSame := ptr.Equal(a.AppProtocol, b.AppProtocol)
+	a.AppProtocol = b.AppProtocol
+	return isSame && a == b
 }
 
 // inOrder sorts ports by what identifies a port in a Service.
@@ -214,11 +231,11 @@ var externalTrafficPolicyField = field{
 			out.ExternalTrafficPolicy = cmp.Or(in.ExternalTrafficPolicy, corev1.ServiceExternalTrafficPolicyCluster)
 		}
 	},
-	matches: func(want, have *Content) bool {
+	matches: func(want, have *corev1.Service) bool {
 		return want.Spec.Type == corev1.ServiceTypeClusterIP ||
 			want.Spec.ExternalTrafficPolicy == have.Spec.ExternalTrafficPolicy
 	},
-	set: func(want, have *Content) { have.Spec.ExternalTrafficPolicy = want.Spec.ExternalTrafficPolicy },
+	set: func(want, have *corev1.Service) { have.Spec.ExternalTrafficPolicy = want.Spec.ExternalTrafficPolicy },
 }
 
 // ipFamiliesField does not change the families that the API server chose if the LocalService chooses none, nor a
@@ -226,11 +243,11 @@ var externalTrafficPolicyField = field{
 var ipFamiliesField = field{
 	name: "ipFamilies",
 	fill: func(in *v1alpha1.LocalServiceSpec, out *corev1.ServiceSpec) { out.IPFamilies = in.IPFamilies },
-	matches: func(want, have *Content) bool {
+	matches: func(want, have *corev1.Service) bool {
 		n := len(want.Spec.IPFamilies)
 		return n <= len(have.Spec.IPFamilies) && slices.Equal(want.Spec.IPFamilies, have.Spec.IPFamilies[:n])
 	},
-	set: func(want, have *Content) { have.Spec.IPFamilies = want.Spec.IPFamilies },
+	set: func(want, have *corev1.Service) { have.Spec.IPFamilies = want.Spec.IPFamilies },
 }
 
 var ipFamilyPolicyField = field{
@@ -244,26 +261,27 @@ var ipFamilyPolicyField = field{
 			}
 		}
 	},
-	matches: func(want, have *Content) bool {
-		return apiequality.Semantic.DeepEqual(want.Spec.IPFamilyPolicy, have.Spec.IPFamilyPolicy)
+	matches: func(want, have *corev1.Service) bool {
+		return ptr.Equal(want.Spec.IPFamilyPolicy, have.Spec.IPFamilyPolicy)
 	},
-	set: func(want, have *Content) {
+	set: func(want, have *corev1.Service) {
 		have.Spec.IPFamilyPolicy = want.Spec.IPFamilyPolicy
 		if *have.Spec.IPFamilyPolicy == corev1.IPFamilyPolicySingleStack {
 			have.Spec.IPFamilies = have.Spec.IPFamilies[:min(len(have.Spec.IPFamilies), 1)]
+			have.Spec.ClusterIPs = have.Spec.ClusterIPs[:min(len(have.Spec.ClusterIPs), 1)]
 		}
 	},
 }
 
 // immutable returns the field that keeps a Service from being updated to what is wanted, because Kubernetes does not let
 // it change; "" if there is none. The CustomResourceDefinition refuses the same changes of a LocalService.
-func immutable(want, have *Content) string {
+func immutable(want, have *corev1.Service) string {
 	isBalanced := want.Spec.Type == corev1.ServiceTypeLoadBalancer && have.Spec.Type == corev1.ServiceTypeLoadBalancer
 	switch families := want.Spec.IPFamilies; {
 	case have.Spec.Type == corev1.ServiceTypeExternalName: // It has neither addresses nor families.
 	case !clusterIPField.matches(want, have):
 		return clusterIPField.name
-	case have.Spec.ClusterIP == corev1.ClusterIPNone: // It has no address to allocate.
+	case isHeadless(have): // It has no address to allocate.
 	case len(families) > 0 && len(have.Spec.IPFamilies) > 0 && families[0] != have.Spec.IPFamilies[0]:
 		return ipFamiliesField.name
 	case isBalanced && !loadBalancerClassField.matches(want, have):
@@ -272,38 +290,46 @@ func immutable(want, have *Content) string {
 	return ""
 }
 
-func controllerMatches(want, have *Content) bool {
+func controllerMatches(want, have *corev1.Service) bool {
 	ours := want.OwnerReferences[0]
 	return slices.ContainsFunc(have.OwnerReferences, func(ref metav1.OwnerReference) bool {
 		return ref.UID == ours.UID && ref.Controller != nil && *ref.Controller
 	})
 }
 
-func setController(want, have *Content) {
+func setController(want, have *corev1.Service) {
 	ours := want.OwnerReferences[0]
 	others := slices.DeleteFunc(slices.Clone(have.OwnerReferences),
 		func(ref metav1.OwnerReference) bool { return ref.UID == ours.UID })
 	have.OwnerReferences = append(others, ours)
 }
 
-func labelsMatch(want, have *Content) bool { return subset(want.Labels, labels.Set(have.Labels)) }
+func labelsMatch(want, have *corev1.Service) bool {
+	return subset(want.Labels, labels.Set(have.Labels))
+}
 
-func setLabels(want, have *Content) {
+func setLabels(want, have *corev1.Service) {
 	if have.Labels == nil {
 		have.Labels = map[string]string{}
 	}
 	maps.Copy(have.Labels, want.Labels)
 }
 
-func annotationsMatch(want, have *Content) bool {
-	const applied = v1alpha1.AppliedMetadataAnnotationKey
-	return have.Annotations[applied] == want.Annotations[applied] &&
-		subset(want.Annotations, labels.Set(have.Annotations))
+// ownAnnotations are removed from a Service that should not have them.
+var ownAnnotations = []string{v1alpha1.AppliedMetadataAnnotationKey, v1alpha1.NodeAnnotationKey}
+
+func annotationsMatch(want, have *corev1.Service) bool {
+	for _, key := range ownAnnotations {
+		if have.Annotations[key] != want.Annotations[key] {
+			return false
+		}
+	}
+	return subset(want.Annotations, labels.Set(have.Annotations))
 }
 
 // setAnnotations sets the annotations. It also removes the labels and annotations that an earlier
 // spec.serviceMetadata added and the current one lacks.
-func setAnnotations(want, have *Content) {
+func setAnnotations(want, have *corev1.Service) {
 	if have.Annotations == nil {
 		have.Annotations = map[string]string{}
 	}
@@ -315,9 +341,8 @@ func setAnnotations(want, have *Content) {
 			delete(have.Labels, key)
 		}
 	}
-	for _, key := range before.Annotations {
+	for _, key := range slices.Concat(before.Annotations, ownAnnotations) {
 		delete(have.Annotations, key)
 	}
-	delete(have.Annotations, v1alpha1.AppliedMetadataAnnotationKey)
 	maps.Copy(have.Annotations, want.Annotations)
 }

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"testing"
-	"unique"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -52,21 +51,21 @@ func newCluster(services ...*corev1.Service) cluster {
 }
 
 func (c cluster) input(t *Template, nodes ...string) Input {
-	owned, all := map[string]*Service{}, map[string]*Service{}
+	owned, all := map[string]*corev1.Service{}, map[string]*corev1.Service{}
 	for name, s := range c {
-		all[name] = kept(s)
+		all[name] = s
 		if holder(t, s, "") == Ours {
 			owned[name] = all[name]
 		}
 	}
 	return Input{Templates: Templates{t}, Nodes: nodes, Owned: owned,
-		Lookup: func(name string) *Service { return all[name] },
+		Lookup: func(name string) *corev1.Service { return all[name] },
 		Names:  unpublished(t.owner, someNodes, nil)}
 }
 
 // unpublished returns the Names of a LocalService without Services.
 func unpublished(ls *v1alpha1.LocalService, nodes []string, labels NodeLabels) *Names {
-	return NamesOf(ls, nodeLabelKey, nodes, labels, func(string) *Service { return nil })
+	return NamesOf(ls, nodeLabelKey, nodes, labels, func(string) *corev1.Service { return nil })
 }
 
 // existing returns the Services of a LocalService for nodes as the API server has them, edited.
@@ -86,16 +85,8 @@ func existing(t *testing.T, ls *v1alpha1.LocalService, nodes []string, edit ...f
 	return services
 }
 
-// kept is an existing Service that is not changed.
-func kept(service *corev1.Service) *Service {
-	if service == nil {
-		return nil
-	}
-	return FromAPI(service.DeepCopy(), nodeLabelKey)
-}
-
 func holder(t *Template, service *corev1.Service, node string) Holder {
-	return HolderOf(t.owner, t.purpose, node, nodeLabelKey, kept(service))
+	return HolderOf(t.owner, t.purpose, node, nodeLabelKey, service)
 }
 
 // run carries out a plan, as the controller and the API server would.
@@ -132,12 +123,6 @@ func specNames() []string { return slices.Sorted(maps.Keys(specs)) }
 
 // actionOn returns the action of a template for the Service of a node.
 func actionOn(t *Template, live *corev1.Service, node string) Action {
-	action, _ := changeOn(t, live, node)
+	action, _ := t.actionOn(live, node)
 	return action
-}
-
-// changeOn returns the same with what differs.
-func changeOn(t *Template, live *corev1.Service, node string) (Action, difference) {
-	c := comparison{t, map[unique.Handle[string]]difference{}}
-	return c.of(kept(live), node)
 }

@@ -32,7 +32,7 @@ type Names struct {
 	Rivals map[string]string
 	// Source and Published hold the two Services of mode Hostnames; nil if the LocalService does not control the
 	// Service. Unless both exist, nothing is published.
-	Source, Published *Service
+	Source, Published *corev1.Service
 	// Slices holds the EndpointSlices that name the LocalService in their labels, by name.
 	Slices map[string]*EndpointSlice
 }
@@ -40,8 +40,8 @@ type Names struct {
 // NamesOf returns the Names of a LocalService, even if nothing is published. In mode Hostnames, it gives names to
 // nodes, each listed once. lookup returns the Service with a name.
 func NamesOf(ls *v1alpha1.LocalService, nodeLabelKey string, nodes []string, labels NodeLabels,
-	lookup func(name string) *Service) *Names {
-	ours := func(purpose Purpose) *Service {
+	lookup func(name string) *corev1.Service) *Names {
+	ours := func(purpose Purpose) *corev1.Service {
 		service := lookup(ServiceName(ls.Name, purpose, ""))
 		if HolderOf(ls, purpose, "", nodeLabelKey, service) != Ours {
 			return nil
@@ -161,7 +161,7 @@ func (n *Names) Change(name string) (change CopyChange) {
 // pods again, or the names do not lead there yet; 0 if it need not wait. It does not wait for new copies: their creation
 // may wait for room in a quota.
 func (n *Names) DeletesAfter(now time.Time) time.Duration {
-	if left := time.Unix(n.Source.created, 0).Add(sourceSettles).Sub(now); left > 0 {
+	if left := n.Source.CreationTimestamp.Add(sourceSettles).Sub(now); left > 0 {
 		return min(left, sourceSettles)
 	}
 	copies := n.Copies()
@@ -207,7 +207,7 @@ func (n *Names) copyOf(name string, source *EndpointSlice) (change CopyChange) {
 // is never changed or deleted, even if our Service controls it.
 func (n *Names) mayDelete(slice *EndpointSlice) bool {
 	return IsCopy(slice, n.Published.UID) || slice.Manager.Value() == KubernetesSliceManager &&
-		slice.controller.Value().UID == n.Published.UID && len(n.Published.Content().Spec.Selector) == 0
+		slice.controller.Value().UID == n.Published.UID && len(n.Published.Spec.Selector) == 0
 }
 
 // sum returns the sum that a copy of endpoints has.
@@ -264,7 +264,7 @@ func (n *Names) Copy(change *CopyChange) *discoveryv1.EndpointSlice {
 	out.ObjectMeta = metav1.ObjectMeta{
 		Name: change.Name, Namespace: ls.Namespace, Labels: copyLabels(ls), Annotations: copyAnnotations(ls),
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(
-			&metav1.ObjectMeta{Name: n.Published.GetName(), UID: n.Published.UID},
+			&metav1.ObjectMeta{Name: n.Published.Name, UID: n.Published.UID},
 			corev1.SchemeGroupVersion.WithKind("Service"))},
 	}
 	if change.Current != nil {

@@ -16,12 +16,12 @@ var sourceCreated = time.Unix(1e9, 0)
 func newNames(t *testing.T, slices ...*apiSlice) *Names {
 	t.Helper()
 	ls := localService(hostnamesMode)
-	all := map[string]*Service{}
+	all := map[string]*corev1.Service{}
 	created := func(s *corev1.Service) { s.CreationTimestamp = metav1.NewTime(sourceCreated) }
 	for _, s := range existing(t, ls, nil, created) {
-		all[s.Name] = kept(s)
+		all[s.Name] = s
 	}
-	names := NamesOf(ls, nodeLabelKey, someNodes, nil, func(name string) *Service { return all[name] })
+	names := NamesOf(ls, nodeLabelKey, someNodes, nil, func(name string) *corev1.Service { return all[name] })
 	names.Slices = byName(slices...)
 	return names
 }
@@ -32,7 +32,7 @@ func TestNamesOf(t *testing.T) {
 		t.Errorf("%+v", names)
 	}
 	names := NamesOf(localService(hostnamesMode), nodeLabelKey, someNodes, nil,
-		func(name string) *Service { return kept(foreign(name)) })
+		func(name string) *corev1.Service { return foreign(name) })
 	if names.Source != nil || names.Published != nil {
 		t.Errorf("of Services of others: %+v", names)
 	}

@@ -5,7 +5,8 @@ package plan
 import (
 	"cmp"
 	"slices"
-	"unique"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // Action names what a plan does about one Service.
@@ -41,7 +42,7 @@ type Change struct {
 	// with groupBy, the value of the label that has no name.
 	Node string
 	// Current is the Service as the cache has it; nil for Create, and for a Conflict with a Rival.
-	Current *Service
+	Current *corev1.Service
 	// Fields lists the fields that an Update or an Adopt sets. Immutable is one that Kubernetes does not let change, for
 	// Blocked; else it is "".
 	Fields    []string
@@ -86,9 +87,9 @@ type Input struct {
 	// Nodes lists the names of the selected nodes, each once.
 	Nodes []string
 	// Owned holds the Services that the LocalService controls, by name. Those that are not wanted are deleted.
-	Owned map[string]*Service
+	Owned map[string]*corev1.Service
 	// Lookup returns the Service with a name that is not in Owned; nil if the name is free.
-	Lookup func(name string) *Service
+	Lookup func(name string) *corev1.Service
 	// NodeExists reports whether a node exists. It is called only if no node is selected.
 	NodeExists func(node string) bool
 	// Ready holds the names of the Services with a ready endpoint.
@@ -114,7 +115,6 @@ func Compute(in Input) Plan {
 		if plan.SelectsNothing && in.Names.Source == nil && in.Names.Published == nil {
 			break // In mode Hostnames, both Services are created when a node is first selected, and then stay.
 		}
-		c := comparison{template, map[unique.Handle[string]]difference{}}
 		for _, node := range in.Templates.nodes(in.Nodes) {
 			if rivals[node] != "" {
 				continue
@@ -129,7 +129,7 @@ func Compute(in Input) Plan {
 			} else {
 				current = in.Lookup(name)
 			}
-			if action, found := c.of(current, node); action != "" {
+			if action, found := template.actionOn(current, node); action != "" {
 				plan.Changes[action] = append(plan.Changes[action], Change{Action: action, Template: template, Name: name,
 					Node: node, Current: current, Fields: found.fields, Immutable: found.immutable,
 					Sum: template.sum(node)})
@@ -174,9 +174,9 @@ func (p *Plan) deleteUnwanted(in *Input) {
 		}
 	}
 	for name, current := range in.Owned {
-		node := current.Node.Value()
+		node := NodeOf(current)
 		switch {
-		case wanted[name] || current.terminating:
+		case wanted[name] || current.DeletionTimestamp != nil:
 		case p.SelectsNothing && (node == "" || in.NodeExists(node)):
 			p.Held++
 		default:
@@ -186,37 +186,24 @@ func (p *Plan) deleteUnwanted(in *Input) {
 	}
 }
 
-// comparison compares Services with a template. It compares each Content that they share only once.
-type comparison struct {
-	*Template
-	compared map[unique.Handle[string]]difference // by the encoded Content
-}
-
 // difference is what an update has to change.
 type difference struct {
 	fields    []string
 	immutable string // the one of them that Kubernetes does not let change
 }
 
-// of returns what to do about the current Service of a node, and what differs; "" if there is nothing to do.
-func (c *comparison) of(current *Service, node string) (Action, difference) {
-	holder := HolderOf(c.owner, c.purpose, node, c.nodeLabelKey, current)
+// actionOn returns what to do about the current Service of a node, and what differs; "" if there is nothing to do.
+func (t *Template) actionOn(current *corev1.Service, node string) (Action, difference) {
+	holder := HolderOf(t.owner, t.purpose, node, t.nodeLabelKey, current)
 	switch {
 	case holder == Nobody:
 		return Create, difference{}
 	case holder == Foreign:
 		return Conflict, difference{}
-	case holder == Predecessor, current.terminating:
+	case holder == Predecessor, current.DeletionTimestamp != nil:
 		return Wait, difference{}
 	}
-	found, isCompared := c.compared[current.content]
-	if !isCompared || c.hasVariables {
-		found = c.compare(current.Content(), node)
-		c.compared[current.content] = found
-	}
-	if current.Node.Value() != node { // A Content does not include that one.
-		found.fields = append(slices.Clip(found.fields), annotationsField)
-	}
+	found := t.compare(current, node)
 	switch {
 	case len(found.fields) == 0:
 		return "", found

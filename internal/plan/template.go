@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"hash/maphash"
@@ -10,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
@@ -72,16 +74,16 @@ func (t Templates) nodes(selected []string) []string {
 // CheckMode returns an error if a LocalService controls a Service of the other mode: its mode was changed, which an
 // older CustomResourceDefinition allows. That Service has the name and the mark of the other mode: somebody may have
 // written the LocalService as the controller of any Service.
-func CheckMode(ls *v1alpha1.LocalService, owned map[string]*Service) error {
+func CheckMode(ls *v1alpha1.LocalService, owned map[string]*corev1.Service) error {
 	source, published := ServiceName(ls.Name, Source, ""), ServiceName(ls.Name, Published, "")
 	for _, name := range slices.Sorted(maps.Keys(owned)) {
 		service, isHostnames := owned[name], name == source || name == published
 		if isHostnames == (ls.Spec.Mode == v1alpha1.ModeHostnames) {
 			continue
 		}
-		isMarked := name == ServiceName(ls.Name, ForNode, service.Node.Value())
+		isMarked := name == ServiceName(ls.Name, ForNode, NodeOf(service))
 		if isHostnames {
-			mark := Purpose(service.Content().Labels[v1alpha1.HostnamesLabelKey])
+			mark := Purpose(service.Labels[v1alpha1.HostnamesLabelKey])
 			isMarked = mark != ForNode && name == ServiceName(ls.Name, mark, "")
 		}
 		if isMarked {
@@ -99,8 +101,8 @@ type Template struct {
 	owner        *v1alpha1.LocalService
 	purpose      Purpose
 	nodeLabelKey string
-	want         Content // without spec.serviceMetadata if that has variables
-	hasVariables bool    // the wanted Content depends on the node: see wantFor
+	want         corev1.Service // without the node, and without spec.serviceMetadata if that has variables
+	hasVariables bool
 	nodeLabels   NodeLabels
 }
 
@@ -129,11 +131,11 @@ func metadataFor(m *v1alpha1.ServiceMetadata, purpose Purpose) *v1alpha1.Service
 }
 
 // addMetadata adds labels and annotations of a LocalService, and a record of their keys.
-func (c *Content) addMetadata(m *v1alpha1.ServiceMetadata) {
-	maps.Copy(c.Labels, m.Labels)
-	maps.Copy(c.Annotations, m.Annotations)
+func addMetadata(service *corev1.Service, m *v1alpha1.ServiceMetadata) {
+	maps.Copy(service.Labels, m.Labels)
+	maps.Copy(service.Annotations, m.Annotations)
 	if len(m.Labels)+len(m.Annotations) > 0 {
-		c.Annotations[v1alpha1.AppliedMetadataAnnotationKey] = recordOf(m)
+		service.Annotations[v1alpha1.AppliedMetadataAnnotationKey] = recordOf(m)
 	}
 }
 
@@ -162,15 +164,11 @@ func newTemplate(ls *v1alpha1.LocalService, purpose Purpose, nodeLabelKey string
 	t.want.Labels, t.want.Annotations = map[string]string{}, map[string]string{}
 	if m := ls.Spec.ServiceMetadata; m != nil {
 		if t.hasVariables = purpose == ForNode && hasVariables(m); !t.hasVariables {
-			t.want.addMetadata(metadataFor(m, purpose))
+			addMetadata(&t.want, metadataFor(m, purpose))
 		}
 	}
 	t.want.Labels[v1alpha1.OwnerLabelKey] = ls.Name
 	switch purpose {
-	case ForNode:
-		t.want.Spec.Selector = maps.Clone(t.want.Spec.Selector)
-		t.want.Spec.Selector[nodeLabelKey] = ownNode
-		t.want.Labels[nodeLabelKey] = ownNode
 	case Published:
 		t.want.Spec.Selector = nil
 		t.want.Annotations[v1alpha1.GroupByAnnotationKey] = ls.Spec.GroupBy
@@ -228,28 +226,25 @@ func validate(ls *v1alpha1.LocalService, nodeLabelKey string) error {
 // Service returns the desired Service of a node, ready to be created. node is "" for a Service that belongs to no
 // node.
 func (t *Template) Service(node string) *corev1.Service {
-	service := t.wantFor(node).service(node, t.nodeLabelKey)
+	service := t.wantFor(node)
 	service.Name, service.Namespace = t.name(node), t.owner.Namespace
 	return service
 }
 
 // Mismatches returns the fields in which a Service differs from the desired Service of its node.
 func (t *Template) Mismatches(service *corev1.Service, node string) []string {
-	fields := t.compare(ContentOf(service, t.nodeLabelKey), node).fields
-	if service.Annotations[v1alpha1.NodeAnnotationKey] != node { // A Content does not include that one.
-		fields = append(fields, annotationsField)
-	}
-	return fields
+	return t.compare(service, node).fields
 }
 
-// IsUnchanged reports whether a Service is the same as before.
-func (t *Template) IsUnchanged(before *Service, service *corev1.Service) bool {
-	after := FromAPI(service, t.nodeLabelKey)
-	return before.Node == after.Node && before.content == after.content
+// IsUnchanged reports whether an update has left all that a LocalService decides about a Service.
+func IsUnchanged(before, after *corev1.Service) bool {
+	same := apiequality.Semantic.DeepEqual
+	return same(before.Spec, after.Spec) && same(before.Labels, after.Labels) &&
+		same(before.Annotations, after.Annotations) && same(before.OwnerReferences, after.OwnerReferences)
 }
 
-// compare returns how a Content differs from the template.
-func (t *Template) compare(have *Content, node string) (found difference) {
+// compare returns how a Service differs from the desired Service of a node.
+func (t *Template) compare(have *corev1.Service, node string) (found difference) {
 	want := t.wantFor(node)
 	for _, f := range allFields {
 		if !f.matches(want, have) {
@@ -271,21 +266,17 @@ func (t *Template) sum(node string) uint64 {
 // Patch returns the JSON merge patch that updates a Service to what its node should have. The patch holds only
 // differences, so that fields set by others survive, and fields that this program's version of the API does not know.
 // It also holds the resource version, so that it never overwrites a change that the cache has not observed.
-func (t *Template) Patch(service *Service, node string) ([]byte, error) {
-	live := Whole(service, t.nodeLabelKey)
-	content, want := service.Content(), t.wantFor(node)
+func (t *Template) Patch(service *corev1.Service, node string) ([]byte, error) {
+	want, wanted, live := t.wantFor(node), service.DeepCopy(), *service
 	for _, f := range allFields {
-		if !f.matches(want, content) {
-			f.set(want, content)
+		if !f.matches(want, wanted) {
+			f.set(want, wanted)
 		}
 	}
-	after, err := json.Marshal(content.whole(service, node, t.nodeLabelKey))
-	if err != nil {
-		return nil, err
-	}
 	live.ResourceVersion = "" // So that the patch includes it.
-	before, err := json.Marshal(live)
-	if err != nil {
+	before, beforeErr := json.Marshal(&live)
+	after, afterErr := json.Marshal(wanted)
+	if err := cmp.Or(beforeErr, afterErr); err != nil {
 		return nil, err
 	}
 	return jsonmergepatch.CreateThreeWayJSONMergePatch(before, after, before)

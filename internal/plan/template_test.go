@@ -17,7 +17,7 @@ import (
 // patched returns the patch for the Service of a node, and the Service to which the API server merges it.
 func patched(t *testing.T, tmpl *Template, live *corev1.Service, node string) (string, *corev1.Service) {
 	t.Helper()
-	patch, err := tmpl.Patch(kept(live), node)
+	patch, err := tmpl.Patch(live, node)
 	if err != nil {
 		t.Fatalf("patch %s: %v", live.Name, err)
 	}
@@ -118,7 +118,7 @@ func TestEveryFieldSettles(t *testing.T) {
 			if action := actionOn(before, live, "node2"); action != "" {
 				t.Fatalf("%s: %s right after creation: %s", from, action, mismatches(before, live))
 			}
-			action, found := changeOn(after, live, "node2")
+			action, found := after.actionOn(live, "node2")
 			// A family that is no longer requested stays: we cannot know which one the API server would choose.
 			if (action == "") != (from == to || from == "IPv6" && to == "cluster IP") {
 				t.Errorf("from %q to %q: action %q", from, to, action)

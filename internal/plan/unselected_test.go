@@ -53,15 +53,15 @@ func TestUnselected(t *testing.T) {
 			owned: published[1:], want: "Create " + ServiceName("demo", Source, "")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			owned := map[string]*Service{}
+			owned := map[string]*corev1.Service{}
 			for _, service := range c.owned {
-				owned[service.Name] = kept(service)
+				owned[service.Name] = service
 			}
 			got := Compute(Input{Templates: templates(t, c.ls), Nodes: c.selected, Owned: owned,
 				NodeExists: func(node string) bool { return slices.Contains(c.exist, node) },
-				Lookup:     func(string) *Service { return nil },
+				Lookup:     func(string) *corev1.Service { return nil },
 				Names: NamesOf(c.ls, nodeLabelKey, nil, nil,
-					func(name string) *Service { return owned[name] })})
+					func(name string) *corev1.Service { return owned[name] })})
 			var changes []string
 			for _, change := range all(got) {
 				text := string(change.Action) + " " + change.Name

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -31,18 +32,23 @@ func hasVariables(m *v1alpha1.ServiceMetadata) bool {
 // same while a plan is made and carried out.
 type NodeLabels func(node, key string) (value string, exists bool)
 
-// wantFor returns the desired Content of a node's Service. It omits labels and annotations with a variable for a
-// label that the node does not have.
-func (t *Template) wantFor(node string) *Content {
-	if !t.hasVariables {
-		return &t.want
+// wantFor returns the desired Service of a node, without its name. It omits labels and annotations with a variable for
+// a label that the node does not have.
+func (t *Template) wantFor(node string) *corev1.Service {
+	want := t.want
+	want.Labels, want.Annotations = maps.Clone(want.Labels), maps.Clone(want.Annotations)
+	want.OwnerReferences, want.Spec.Selector = slices.Clone(want.OwnerReferences), maps.Clone(want.Spec.Selector)
+	if t.hasVariables {
+		label := func(key string) (value string, exists bool) { return t.nodeLabels(node, key) }
+		given := t.owner.Spec.ServiceMetadata
+		addMetadata(&want, &v1alpha1.ServiceMetadata{Labels: expandAll(given.Labels, node, label),
+			Annotations: expandAll(given.Annotations, node, label)})
 	}
-	label := func(key string) (value string, exists bool) { return t.nodeLabels(node, key) }
-	given, want := t.owner.Spec.ServiceMetadata, t.want
-	expanded := v1alpha1.ServiceMetadata{Labels: expandAll(given.Labels, node, label),
-		Annotations: expandAll(given.Annotations, node, label)}
-	want.Labels, want.Annotations = maps.Clone(t.want.Labels), maps.Clone(t.want.Annotations)
-	want.addMetadata(&expanded)
+	if t.purpose == ForNode {
+		value := naming.NodeLabelValue(node)
+		want.Spec.Selector[t.nodeLabelKey], want.Labels[t.nodeLabelKey] = value, value
+		want.Annotations[v1alpha1.NodeAnnotationKey] = node
+	}
 	return &want
 }
 

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -70,22 +69,6 @@ func TestSum(t *testing.T) {
 		if isOther := sum != templates[0].sum("n0.n1"); isOther != (value != "fixed") {
 			t.Errorf("%s: another sum for another label: %t", value, isOther)
 		}
-	}
-}
-
-// TestVariablesOfOtherNode: a Service with the values of another node is updated, even if the Services of two nodes
-// have the same Content.
-func TestVariablesOfOtherNode(t *testing.T) {
-	tmpl := template(t, localService(withAnnotation("note", "$(NODE_NAME)")))
-	first, second := stored(tmpl.Service("node1")), stored(tmpl.Service("node2"))
-	second.Annotations["note"] = "node1"
-	in := newCluster(first, second).input(tmpl, "node1", "node2")
-	plan := Compute(in)
-	if diff := cmp.Diff([]string{"Update demo-node2"}, actions(plan)); diff != "" {
-		t.Fatalf("wrong changes (-want +got):\n%s", diff)
-	}
-	if patch, _ := patched(t, tmpl, second, "node2"); !strings.Contains(patch, `"note":"node2"`) {
-		t.Errorf("patch %s, want the name of node2", patch)
 	}
 }
 

@@ -334,7 +334,7 @@ func conflicts(names ...string) []plan.Change {
 	for _, name := range names {
 		_, node, _ := strings.Cut(name, "-") // None with the name of mode Hostnames.
 		out = append(out, plan.Change{Action: plan.Conflict, Name: name, Node: node, Template: templates[0],
-			Current: plan.FromAPI(objects.ForeignService(name), v1alpha1.DefaultNodeLabelKey)})
+			Current: objects.ForeignService(name)})
 	}
 	return out
 }
@@ -349,5 +349,5 @@ func owned(name string) plan.Change {
 	service := objects.ForeignService(name)
 	service.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.SchemeGroupVersion.String(),
 		Kind: "LocalService", Name: "other", UID: "other", Controller: new(true)}}
-	return plan.Change{Action: plan.Conflict, Name: name, Current: plan.FromAPI(service, "vm/rack")}
+	return plan.Change{Action: plan.Conflict, Name: name, Current: service}
 }

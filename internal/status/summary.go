@@ -159,7 +159,7 @@ func firstOf(changes []plan.Change, describe func(*plan.Change) string) string {
 // explains what to do. Deleting a Service with an owner does not help, because the owner, which may be another
 // LocalService, recreates it.
 func summarizeTaken(ls *v1alpha1.LocalService, conflicts []plan.Change) string {
-	isOwned := func(conflict plan.Change) bool { return conflict.Current.Controller.Value() != plan.Controller{} }
+	isOwned := func(conflict plan.Change) bool { return plan.ControllerOf(conflict.Current) != plan.Controller{} }
 	advise := func(them, toAdopt string) string {
 		if slices.ContainsFunc(conflicts, isOwned) {
 			return ". Create this LocalService under another name: deleting a Service does not help, as its owner " +
@@ -175,7 +175,7 @@ func summarizeTaken(ls *v1alpha1.LocalService, conflicts []plan.Change) string {
 	names := firstOf(conflicts, func(conflict *plan.Change) string {
 		owner := "no owner"
 		if isOwned(*conflict) {
-			controller := conflict.Current.Controller.Value()
+			controller := plan.ControllerOf(conflict.Current)
 			owner = "owner: " + words.Cut(words.Controller(controller), controllerLength)
 		}
 		return fmt.Sprintf("%q (%s)", conflict.Name, owner)
@@ -224,7 +224,7 @@ var verbs = []struct {
 // because groupBy was edited; "" if they do not.
 func Renamed(ls *v1alpha1.LocalService, p *plan.Plan) string {
 	for _, change := range p.Changes[plan.Update] {
-		was, isKnown := change.Current.Content().Annotations[v1alpha1.GroupByAnnotationKey]
+		was, isKnown := change.Current.Annotations[v1alpha1.GroupByAnnotationKey]
 		if isKnown && change.Name == ls.Name && was != ls.Spec.GroupBy {
 			return fmt.Sprintf("; the names change: groupBy was %q, and is %q", was, ls.Spec.GroupBy)
 		}

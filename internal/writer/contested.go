@@ -36,7 +36,7 @@ func contestedBy(change *plan.Change, stored *corev1.Service) (contested, refuse
 	switch {
 	case len(fields) == 0, change.Action == plan.Create:
 		return nil, nil
-	case change.Template.IsUnchanged(change.Current, stored):
+	case plan.IsUnchanged(change.Current, stored):
 		return nil, &status.ContestedError{Fields: fields}
 	}
 	return &status.ContestedError{Fields: fields}, nil

@@ -79,7 +79,7 @@ func (f *fixture) stored(nodes ...string) []plan.Change {
 	for i := range changes {
 		current := objects.Stored(f.templates[0].Service(changes[i].Node))
 		current.Spec.PublishNotReadyAddresses = true
-		changes[i].Current = plan.FromAPI(current, v1alpha1.DefaultNodeLabelKey)
+		changes[i].Current = current
 	}
 	return changes
 }

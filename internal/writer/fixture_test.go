@@ -172,7 +172,7 @@ func (f *fixture) changes(action plan.Action, nodes ...string) (changes []plan.C
 	for _, node := range nodes {
 		c := plan.Change{Action: action, Template: f.templates[0], Name: "demo-" + node, Node: node}
 		if action != plan.Create {
-			c.Current = plan.FromAPI(objects.Stored(f.templates[0].Service(node)), v1alpha1.DefaultNodeLabelKey)
+			c.Current = objects.Stored(f.templates[0].Service(node))
 		}
 		changes = append(changes, c)
 	}

@@ -143,7 +143,7 @@ func (w *Writer) deleteCopy(ctx context.Context, client typeddiscoveryv1.Endpoin
 // liveService returns a Service from the API server. It returns a stale error if the Service differs from the one in
 // the cache, or is being deleted: the garbage collector would delete what belongs to it as often as it is created. It
 // uses a list request, which is permitted anyway.
-func (w *Writer) liveService(ctx context.Context, service *plan.Service) (*corev1.Service, error) {
+func (w *Writer) liveService(ctx context.Context, service *corev1.Service) (*corev1.Service, error) {
 	list, err := w.Kube.CoreV1().Services(service.GetNamespace()).List(ctx,
 		metav1.ListOptions{
 			FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, service.GetName()).String()})

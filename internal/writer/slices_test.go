@@ -39,13 +39,13 @@ type slicesFixture struct {
 func newSlicesFixture(t *testing.T) *slicesFixture {
 	t.Helper()
 	f := &slicesFixture{fixture: newFixture(t, 1, objects.HostnamesMode), isThere: true, hasSource: notFound}
-	all := map[string]*plan.Service{}
+	all := map[string]*corev1.Service{}
 	for _, template := range f.templates {
 		s := objects.Stored(template.Service(""))
-		all[s.Name] = plan.FromAPI(s, v1alpha1.DefaultNodeLabelKey)
+		all[s.Name] = s
 	}
 	f.names = plan.NamesOf(f.ls, v1alpha1.DefaultNodeLabelKey, []string{"a"}, nil,
-		func(name string) *plan.Service { return all[name] })
+		func(name string) *corev1.Service { return all[name] })
 	s1 := plan.SliceFromAPI(objects.SourceSlice(f.names.Source.GetName(), f.names.Source.UID, "s1", "a"))
 	f.names.Slices = map[string]*plan.EndpointSlice{"s1": s1}
 	create := f.names.Change("s1")

@@ -106,7 +106,7 @@ func reports(yield func(what string, statusOf func(*v1alpha1.LocalService) v1alp
 	refused := [][]error{nil, {errors.New("exceeded quota")}, {slice}}
 	waiting := []plan.Change{{Action: plan.Wait, Name: "demo-b"}}
 	taken := []plan.Change{{Action: plan.Conflict, Name: "demo-a",
-		Current: plan.FromAPI(&corev1.Service{}, v1alpha1.DefaultNodeLabelKey)}}
+		Current: &corev1.Service{}}}
 	copies := []*plan.Copies{nil, {Sources: 1}, {}, {Sources: 1, Changes: []plan.CopyChange{{Action: plan.Wait}}}}
 	contested := []error{&report.ContestedError{Fields: []string{"type"}}}
 	yield("invalid", func(ls *v1alpha1.LocalService) v1alpha1.LocalServiceStatus {

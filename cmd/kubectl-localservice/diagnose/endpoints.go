@@ -25,11 +25,8 @@ type endpoint struct {
 func addHostnames(f *facts) {
 	f.sources, f.outdated = sets.Set[string]{}, sets.Set[string]{}
 	nodes := slices.Collect(maps.Keys(f.nodes))
-	h := plan.NamesOf(f.LocalService, f.nodeLabelKey, nodes, f.label, func(name string) *plan.Service {
-		if service := f.services[name]; service != nil {
-			return plan.FromAPI(service, f.nodeLabelKey)
-		}
-		return nil
+	h := plan.NamesOf(f.LocalService, f.nodeLabelKey, nodes, f.label, func(name string) *corev1.Service {
+		return f.services[name]
 	})
 	f.hostnames, f.rivals, h.Slices = h, h.Rivals, map[string]*plan.EndpointSlice{}
 	for _, slice := range f.EndpointSlices {

@@ -49,8 +49,8 @@ func inPlace(ls *v1alpha1.LocalService, nodes []*corev1.Node, endpoints ...disco
 	}
 	names := plan.NamesOf(ls, nodeLabel, selected, func(node, key string) (string, bool) {
 		return labelsOf[node].Lookup(key)
-	}, func(string) *plan.Service { return nil })
-	names.Source, names.Published = plan.FromAPI(in.Services[0], nodeLabel), plan.FromAPI(in.Services[1], nodeLabel)
+	}, func(string) *corev1.Service { return nil })
+	names.Source, names.Published = in.Services[0], in.Services[1]
 	names.Slices = map[string]*plan.EndpointSlice{source.Name: plan.SliceFromAPI(source)}
 	missing := names.Copies().Changes[0]
 	in.EndpointSlices = []*discoveryv1.EndpointSlice{source, names.Copy(&missing)}

@@ -42,7 +42,7 @@ func compareService(n *name, purpose plan.Purpose) Finding {
 	if object == nil {
 		return untilWritten(f, ServiceMissing, "no "+service)
 	}
-	switch holder := plan.HolderOf(ls, purpose, node, f.nodeLabelKey, plan.FromAPI(object, f.nodeLabelKey)); {
+	switch holder := plan.HolderOf(ls, purpose, node, f.nodeLabelKey, object); {
 	case holder == plan.Foreign:
 		conflict := Finding{Reason: NameConflict, About: name, Cause: "the name is taken by a Service without an owner",
 			Act: "if nothing uses it, delete it; otherwise create this LocalService under another name"}
