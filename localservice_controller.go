@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -105,10 +106,10 @@ func (c *localServiceController) serviceChanged(before, after *corev1.Service) {
 
 // endpointsChanged enqueues the LocalService of an EndpointSlice that has, or had, a ready endpoint, because numbers
 // change.
-func (c *localServiceController) endpointsChanged(before, after *cache.EndpointSlice) {
-	for _, slice := range []*cache.EndpointSlice{before, after} {
-		if slice != nil && slice.Ready {
-			c.addExisting(slice.LocalService(), writer.NumbersInterval)
+func (c *localServiceController) endpointsChanged(before, after *discoveryv1.EndpointSlice) {
+	for _, slice := range []*discoveryv1.EndpointSlice{before, after} {
+		if slice != nil && cache.IsReady(slice) {
+			c.addExisting(plan.LocalServiceOf(slice), writer.NumbersInterval)
 		}
 	}
 }

@@ -6,72 +6,53 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
-	"unique"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/types"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// EndpointSlice keeps the fields that are read from the EndpointSlice of a generated Service.
-type EndpointSlice struct {
-	plan.Identity
-	Service      string                // name of the Service
-	localService unique.Handle[string] // from the label that the slice has from its Service
-	Ready        bool                  // at least one endpoint is ready, as its pod is
-	ports        unique.Handle[string] // see plan.PortsOf
+// trimEndpointSlice keeps what is read of the EndpointSlice of a generated Service: its Service, its LocalService, its
+// ports, and whether its endpoints answer.
+func trimEndpointSlice(s *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
+	s.ObjectMeta = metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name, ResourceVersion: s.ResourceVersion,
+		Labels: map[string]string{discoveryv1.LabelServiceName: s.Labels[discoveryv1.LabelServiceName],
+			v1alpha1.OwnerLabelKey: s.Labels[v1alpha1.OwnerLabelKey]}}
+	for i := range s.Endpoints {
+		s.Endpoints[i] = discoveryv1.Endpoint{Conditions: s.Endpoints[i].Conditions}
+	}
+	return s, nil
 }
 
-func trimEndpointSlice(full *discoveryv1.EndpointSlice) (*EndpointSlice, error) {
-	return &EndpointSlice{
-		Identity:     plan.IdentityOf(full),
-		Service:      full.Labels[discoveryv1.LabelServiceName],
-		localService: unique.Make(full.Labels[v1alpha1.OwnerLabelKey]),
-		Ready: slices.ContainsFunc(full.Endpoints, func(e discoveryv1.Endpoint) bool {
-			return plan.Answers(&e)
-		}),
-		ports: plan.PortsOf(full),
-	}, nil
-}
-
-// LocalService returns the key of the LocalService that the EndpointSlice claims to belong to.
-func (s *EndpointSlice) LocalService() types.NamespacedName {
-	return types.NamespacedName{Namespace: s.GetNamespace(), Name: s.localService.Value()}
-}
-
-// Same reports whether two states differ only in the resource version.
-func (s *EndpointSlice) Same(other *EndpointSlice) bool {
-	a := *s
-	a.Identity = other.Identity
-	return a == *other
+// IsReady reports whether at least one endpoint of an EndpointSlice is ready, as its pod is.
+func IsReady(slice *discoveryv1.EndpointSlice) bool {
+	return slices.ContainsFunc(slice.Endpoints, func(e discoveryv1.Endpoint) bool { return plan.Answers(&e) })
 }
 
 // ReadyServices returns the names of the Services of a LocalService that answer: they have a ready endpoint, and of
 // their named ports, each at some endpoint.
 func (c *Caches) ReadyServices(ls *v1alpha1.LocalService) map[string]bool {
-	objs := c.EndpointSlices.indexed(ls.Namespace, ls.Name)
-	ready := make(map[string]bool, len(objs))
-	for _, slice := range objs {
-		ready[slice.Service] = true
+	ready := map[string]bool{}
+	published := c.EndpointSlices.indexed(ls.Namespace, ls.Name)
+	for _, slice := range published {
+		ready[slice.Labels[discoveryv1.LabelServiceName]] = true
 	}
-	named := plan.NamedPorts(ls)
-	if len(named) == 0 {
-		return ready
+	for _, name := range plan.NamedPorts(ls) {
+		at := map[string]bool{} // Pods with other ports are in other EndpointSlices.
+		for _, slice := range published {
+			if slices.ContainsFunc(slice.Ports, func(port discoveryv1.EndpointPort) bool {
+				return ptr.Deref(port.Name, "") == name
+			}) {
+				at[slice.Labels[discoveryv1.LabelServiceName]] = true
+			}
+		}
+		maps.DeleteFunc(ready, func(service string, _ bool) bool { return !at[service] })
 	}
-	ports := map[string]string{} // by Service; pods with other ports are in other EndpointSlices
-	for _, slice := range objs {
-		ports[slice.Service] += slice.ports.Value()
-	}
-	maps.DeleteFunc(ready, func(service string, _ bool) bool {
-		return slices.ContainsFunc(named, func(name string) bool {
-			return !strings.Contains(","+ports[service], ","+name+"=")
-		})
-	})
 	return ready
 }
 
@@ -82,21 +63,12 @@ func (c *Caches) PortNumbers(ls *v1alpha1.LocalService) plan.PortNumbers {
 	}) {
 		return nil
 	}
-	published := map[unique.Handle[string]]bool{}
+	numbers := plan.PortNumbers{}
 	for _, slice := range c.EndpointSlices.indexed(ls.Namespace, ls.Name) {
-		published[slice.ports] = true
+		numbers.Add(slice.Ports)
 	}
 	for _, slice := range c.HostnameSlices.indexed(ls.Namespace, ls.Name) {
-		published[slice.Ports] = true
-	}
-	numbers := plan.PortNumbers{}
-	for ports := range published {
-		for port := range strings.SplitSeq(ports.Value(), ",") {
-			if name, text, isPort := strings.Cut(port, "="); isPort {
-				number, _ := strconv.ParseInt(text, 10, 32) // It was written by PortsOf.
-				numbers.Add(name, int32(number))
-			}
-		}
+		numbers.Add(slice.Ports)
 	}
 	return numbers
 }

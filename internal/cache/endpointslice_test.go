@@ -27,8 +27,8 @@ func sliceOf(owner, service, name string, ready ...*bool) *discoveryv1.EndpointS
 // showSlice adds an EndpointSlice to the cache of its mode.
 func showSlice(t *testing.T, c *Caches, full *discoveryv1.EndpointSlice) {
 	t.Helper()
-	slice, err := trimEndpointSlice(full)
-	named, nameErr := trimHostnameSlice(full)
+	named, nameErr := trimHostnameSlice(full.DeepCopy())
+	slice, err := trimEndpointSlice(full.DeepCopy())
 	if err := errors.Join(err, nameErr); err != nil {
 		t.Fatal(err)
 	}
@@ -52,15 +52,40 @@ func TestTrimEndpointSlice(t *testing.T) {
 		"does not say": {[]*bool{nil}, true},
 	} {
 		got, err := trimEndpointSlice(sliceOf("demo", "demo-a", "demo-a-x", c.ready...))
-		if err != nil || got.Ready != c.want || got.Service != "demo-a" || got.LocalService().Name != "demo" {
+		if err != nil || IsReady(got) != c.want || got.Labels[discoveryv1.LabelServiceName] != "demo-a" ||
+			plan.LocalServiceOf(got).Name != "demo" {
 			t.Errorf("%s: %+v, %v, want ready: %v", name, got, err, c.want)
 		}
 	}
 	published := sliceOf("demo", "demo-a", "demo-a-x", new(true))
 	for _, serving := range []bool{false, true} {
 		published.Endpoints[0].Conditions.Serving = &serving
-		if got, err := trimEndpointSlice(published); err != nil || got.Ready != serving {
+		if got, err := trimEndpointSlice(published); err != nil || IsReady(got) != serving {
 			t.Errorf("serving: %v, got %+v, %v", serving, got, err)
+		}
+	}
+}
+
+// TestSameEndpointSlice: the addresses of a generated Service are not read, so that only other changes are reported.
+func TestSameEndpointSlice(t *testing.T) {
+	before := sliceOf("demo", "demo-a", "demo-a-x", new(true))
+	for name, c := range map[string]struct {
+		edit func(*discoveryv1.EndpointSlice)
+		same bool
+	}{
+		"resource version": {func(s *discoveryv1.EndpointSlice) { s.ResourceVersion = "2" }, true},
+		"address":          {func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Addresses = []string{"10.0.0.9"} }, true},
+		"annotation":       {func(s *discoveryv1.EndpointSlice) { s.Annotations = map[string]string{"x": "y"} }, true},
+		"readiness":        {func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Conditions.Ready = new(false) }, false},
+		"port":             {func(s *discoveryv1.EndpointSlice) { s.Ports = []discoveryv1.EndpointPort{{Name: new("x")}} }, false},
+		"LocalService":     {func(s *discoveryv1.EndpointSlice) { s.Labels[v1alpha1.OwnerLabelKey] = "x" }, false},
+	} {
+		edited := before.DeepCopy()
+		c.edit(edited)
+		was, wasErr := trimEndpointSlice(before.DeepCopy())
+		is, isErr := trimEndpointSlice(edited)
+		if err := errors.Join(wasErr, isErr); err != nil || isSame(was, is) != c.same {
+			t.Errorf("%s: the same: %t, %v; want %t", name, !c.same, err, c.same)
 		}
 	}
 }

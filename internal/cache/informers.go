@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
@@ -37,7 +38,7 @@ type Caches struct {
 	LocalServices  *Store[*v1alpha1.LocalService]
 	Nodes          *Nodes
 	Services       *Store[*corev1.Service]
-	EndpointSlices *Store[*EndpointSlice]
+	EndpointSlices *Store[*discoveryv1.EndpointSlice]
 	HostnameSlices *Store[*plan.EndpointSlice]
 	Pods           *Pods
 
@@ -106,7 +107,9 @@ func New(o Options) *Caches {
 		// EndpointSlices have the labels of their Services, and ours have these.
 		EndpointSlices: newStore(&o, "endpointslices.discovery.k8s.io", namespaces,
 			slices(v1alpha1.OwnerLabelKey+","+o.NodeLabelKey), trimEndpointSlice,
-			func(s *EndpointSlice) (string, bool) { return s.localService.Value(), s.Ready }, (*EndpointSlice).Same),
+			func(s *discoveryv1.EndpointSlice) (string, bool) {
+				return s.Labels[v1alpha1.OwnerLabelKey], IsReady(s)
+			}, isSame),
 		HostnameSlices: newStore(&o, "endpointslices.discovery.k8s.io", namespaces,
 			slices(v1alpha1.HostnamesLabelKey), trimHostnameSlice,
 			func(s *plan.EndpointSlice) (string, bool) { return s.LocalService().Name, true }, (*plan.EndpointSlice).Same),

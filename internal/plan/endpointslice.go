@@ -22,7 +22,7 @@ type EndpointSlice struct {
 
 	UID     types.UID
 	Manager unique.Handle[string] // from the label
-	Ports   unique.Handle[string] // see PortsOf
+	Ports   []discoveryv1.EndpointPort
 	// Get returns the addresses. The cache packs those of the Source, and has none of a copy.
 	Get func() *discoveryv1.EndpointSlice
 
@@ -43,7 +43,7 @@ func SliceFromAPI(full *discoveryv1.EndpointSlice) *EndpointSlice {
 		Identity:     IdentityOf(full),
 		UID:          full.UID,
 		Manager:      unique.Make(manager),
-		Ports:        PortsOf(full),
+		Ports:        full.Ports,
 		Get:          func() *discoveryv1.EndpointSlice { return new(*full) },
 		controller:   unique.Make(controller),
 		localService: unique.Make(full.Labels[v1alpha1.OwnerLabelKey]),
@@ -73,6 +73,11 @@ func SliceFromAPI(full *discoveryv1.EndpointSlice) *EndpointSlice {
 // LocalService returns the key of the LocalService that the EndpointSlice claims to belong to.
 func (s *EndpointSlice) LocalService() types.NamespacedName {
 	return types.NamespacedName{Namespace: s.GetNamespace(), Name: s.localService.Value()}
+}
+
+// LocalServiceOf returns the key of the LocalService that an EndpointSlice claims to belong to.
+func LocalServiceOf(slice *discoveryv1.EndpointSlice) types.NamespacedName {
+	return types.NamespacedName{Namespace: slice.Namespace, Name: slice.Labels[v1alpha1.OwnerLabelKey]}
 }
 
 // Same reports whether two states of an EndpointSlice differ only in the resource version.

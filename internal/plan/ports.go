@@ -3,7 +3,6 @@ package plan
 import (
 	"fmt"
 	"strings"
-	"unique"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -11,15 +10,6 @@ import (
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
-
-// PortsOf returns the ports of an EndpointSlice, each as name=number, with a comma after it. Most have the same.
-func PortsOf(full *discoveryv1.EndpointSlice) unique.Handle[string] {
-	var ports strings.Builder
-	for _, port := range full.Ports {
-		fmt.Fprintf(&ports, "%s=%d,", ptr.Deref(port.Name, ""), ptr.Deref(port.Port, 0))
-	}
-	return unique.Make(ports.String())
-}
 
 // HasClusterIPs reports whether the Services of a LocalService have cluster IPs. Otherwise they are headless.
 func HasClusterIPs(ls *v1alpha1.LocalService) bool {
@@ -45,10 +35,13 @@ type PortNumbers map[string]int32
 // Differs stands for several port numbers. It is not a valid port number.
 const Differs = -1
 
-// Add adds the number that some pods have for a port.
-func (n PortNumbers) Add(name string, number int32) {
-	if known, isKnown := n[name]; isKnown && known != number {
-		number = Differs
+// Add adds the numbers that some pods have for their ports.
+func (n PortNumbers) Add(ports []discoveryv1.EndpointPort) {
+	for i := range ports {
+		name, number := ptr.Deref(ports[i].Name, ""), ptr.Deref(ports[i].Port, 0)
+		if known, isKnown := n[name]; isKnown && known != number {
+			number = Differs
+		}
+		n[name] = number
 	}
-	n[name] = number
 }

@@ -81,10 +81,8 @@ func addEndpoints(f *facts) {
 			}
 			f.endpoints[id] = append(f.endpoints[id], endpoint{&slice.Endpoints[i], slice})
 		}
-		for _, port := range slice.Ports {
-			if port.Port != nil && len(slice.Endpoints) > 0 {
-				f.portNumbers.Add(ptr.Deref(port.Name, ""), *port.Port)
-			}
+		if len(slice.Endpoints) > 0 {
+			f.portNumbers.Add(slice.Ports)
 		}
 	}
 }
