@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -43,11 +44,11 @@ func newHostnamesController(deps *app.Dependencies, refusals *writer.Refusals,
 }
 
 // sliceChanged enqueues an EndpointSlice, or the source of a copy.
-func (c *hostnamesController) sliceChanged(before, after *plan.EndpointSlice) {
+func (c *hostnamesController) sliceChanged(before, after *discoveryv1.EndpointSlice) {
 	switch {
 	case after == nil:
 		c.add(before.GetNamespace(), plan.CopyName(plan.SourceName(before.GetName())), reconcile.BatchPeriod)
-	case after.Manager.Value() == plan.KubernetesSliceManager:
+	case plan.ManagerOf(after) == plan.KubernetesSliceManager:
 		c.add(after.GetNamespace(), after.GetName(), 0)
 	default:
 		c.add(after.GetNamespace(), after.GetName(), reconcile.BatchPeriod) // Something may keep changing it.
@@ -161,7 +162,7 @@ func (c *hostnamesController) sync(ctx context.Context, key types.NamespacedName
 func (c *hostnamesController) localServiceOf(key types.NamespacedName) *v1alpha1.LocalService {
 	for _, name := range []string{key.Name, plan.CopyName(key.Name)} {
 		if slice := c.caches.HostnameSlices.Get(key.Namespace, name); slice != nil {
-			if ls := c.caches.LocalServices.Get(key.Namespace, slice.LocalService().Name); isPublished(ls) {
+			if ls := c.caches.LocalServices.Get(key.Namespace, plan.LocalServiceOf(slice).Name); isPublished(ls) {
 				return ls
 			}
 		}

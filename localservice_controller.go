@@ -115,10 +115,10 @@ func (c *localServiceController) endpointsChanged(before, after *discoveryv1.End
 }
 
 // hostnameSliceChanged enqueues the LocalService of an EndpointSlice of mode Hostnames, to update its status.
-func (c *localServiceController) hostnameSliceChanged(before, after *plan.EndpointSlice) {
-	for _, slice := range []*plan.EndpointSlice{before, after} {
+func (c *localServiceController) hostnameSliceChanged(before, after *discoveryv1.EndpointSlice) {
+	for _, slice := range []*discoveryv1.EndpointSlice{before, after} {
 		if slice != nil {
-			c.addExisting(slice.LocalService(), reconcile.BatchPeriod)
+			c.addExisting(plan.LocalServiceOf(slice), reconcile.BatchPeriod)
 		}
 	}
 }

@@ -39,7 +39,7 @@ func newHostnamesFixture(t *testing.T, groupBy string) *fixture {
 	uncopied := sourceSlice(source, "2", on("n4", endpoint("d", "10.0.0.4", true)))
 	names.Source = source
 	names.Published = published
-	names.Slices = map[string]*plan.EndpointSlice{copied.Name: plan.SliceFromAPI(copied)}
+	names.Slices = map[string]*discoveryv1.EndpointSlice{copied.Name: copied}
 	change := names.Copies().Changes[0]
 	f := newFixture(t, []runtime.Object{source, published, copied, uncopied, names.Copy(&change),
 		pod("d", "n4", true)}...)

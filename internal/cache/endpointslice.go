@@ -1,13 +1,8 @@
 package cache
 
 import (
-	"compress/flate"
-	"errors"
-	"io"
 	"maps"
 	"slices"
-	"strings"
-	"sync"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -73,49 +68,10 @@ func (c *Caches) PortNumbers(ls *v1alpha1.LocalService) plan.PortNumbers {
 	return numbers
 }
 
-// trimHostnameSlice packs the addresses of an EndpointSlice that Kubernetes manages. Those of a copy are not read.
-func trimHostnameSlice(full *discoveryv1.EndpointSlice) (*plan.EndpointSlice, error) {
-	s := plan.SliceFromAPI(full)
-	s.Get = nil
-	if s.Manager.Value() == plan.KubernetesSliceManager {
-		packed := pack(full)
-		s.Get = func() *discoveryv1.EndpointSlice { return unpack(packed) }
-	}
+// trimHostnameSlice drops what is not read of an EndpointSlice of mode Hostnames. Kubernetes changes an annotation with
+// every change of a pod.
+func trimHostnameSlice(s *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
+	s.ManagedFields = nil
+	maps.DeleteFunc(s.Annotations, func(key, _ string) bool { return key != v1alpha1.AppliedMetadataAnnotationKey })
 	return s, nil
-}
-
-func unpack(packed string) *discoveryv1.EndpointSlice {
-	out := &discoveryv1.EndpointSlice{}
-	encoded, err := io.ReadAll(flate.NewReader(strings.NewReader(packed)))
-	if err == nil {
-		err = out.Unmarshal(encoded)
-	}
-	if err != nil {
-		panic(err) // It was packed by pack.
-	}
-	return out
-}
-
-// packers are reused: each takes a megabyte, and making one takes longer than using it.
-var packers = sync.Pool{New: func() any {
-	packer, err := flate.NewWriter(nil, flate.BestSpeed)
-	if err != nil {
-		panic(err) // The level exists.
-	}
-	return packer
-}}
-
-// pack keeps the addresses in a third of the memory: endpoints have most of their text in common.
-func pack(full *discoveryv1.EndpointSlice) string {
-	content := discoveryv1.EndpointSlice{AddressType: full.AddressType, Endpoints: full.Endpoints, Ports: full.Ports}
-	encoded, err := content.Marshal()
-	packer := packers.Get().(*flate.Writer)
-	defer packers.Put(packer)
-	var packed strings.Builder
-	packer.Reset(&packed)
-	_, writeErr := packer.Write(encoded)
-	if err := errors.Join(err, writeErr, packer.Close()); err != nil {
-		panic(err) // It has been decoded, and is packed in memory.
-	}
-	return strings.Clone(packed.String()) // Clone drops the spare capacity.
 }

@@ -66,26 +66,38 @@ func TestTrimEndpointSlice(t *testing.T) {
 	}
 }
 
-// TestSameEndpointSlice: the addresses of a generated Service are not read, so that only other changes are reported.
+// TestSameEndpointSlice: only a change of what is read is reported. The addresses of a generated Service are not, and
+// those of mode Hostnames are.
 func TestSameEndpointSlice(t *testing.T) {
-	before := sliceOf("demo", "demo-a", "demo-a-x", new(true))
+	type slice = discoveryv1.EndpointSlice
+	before := objects.SourceSlice("demo", "u", "demo-x", "a")
+	before.Annotations = map[string]string{v1alpha1.AppliedMetadataAnnotationKey: "{}"}
 	for name, c := range map[string]struct {
-		edit func(*discoveryv1.EndpointSlice)
-		same bool
+		edit           func(*slice)
+		same, sameName bool // of a generated Service, and of mode Hostnames
 	}{
-		"resource version": {func(s *discoveryv1.EndpointSlice) { s.ResourceVersion = "2" }, true},
-		"address":          {func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Addresses = []string{"10.0.0.9"} }, true},
-		"annotation":       {func(s *discoveryv1.EndpointSlice) { s.Annotations = map[string]string{"x": "y"} }, true},
-		"readiness":        {func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Conditions.Ready = new(false) }, false},
-		"port":             {func(s *discoveryv1.EndpointSlice) { s.Ports = []discoveryv1.EndpointPort{{Name: new("x")}} }, false},
-		"LocalService":     {func(s *discoveryv1.EndpointSlice) { s.Labels[v1alpha1.OwnerLabelKey] = "x" }, false},
+		"resource version": {func(s *slice) { s.ResourceVersion = "2" }, true, true},
+		"manager of fields": {func(s *slice) { s.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "x"}} }, true,
+			true},
+		"annotation":   {func(s *slice) { s.Annotations["x"] = "y" }, true, true},
+		"record":       {func(s *slice) { s.Annotations[v1alpha1.AppliedMetadataAnnotationKey] = "x" }, true, false},
+		"UID":          {func(s *slice) { s.UID = "2" }, true, false},
+		"address":      {func(s *slice) { s.Endpoints[0].Addresses = []string{"10.0.0.9"} }, true, false},
+		"hostname":     {func(s *slice) { s.Endpoints[0].Hostname = new("h") }, true, false},
+		"controller":   {func(s *slice) { s.OwnerReferences = nil }, true, false},
+		"readiness":    {func(s *slice) { s.Endpoints[0].Conditions.Ready = new(false) }, false, false},
+		"port":         {func(s *slice) { s.Ports[0].Port = new(int32(2)) }, false, false},
+		"LocalService": {func(s *slice) { s.Labels[v1alpha1.OwnerLabelKey] = "x" }, false, false},
 	} {
 		edited := before.DeepCopy()
 		c.edit(edited)
-		was, wasErr := trimEndpointSlice(before.DeepCopy())
-		is, isErr := trimEndpointSlice(edited)
-		if err := errors.Join(wasErr, isErr); err != nil || isSame(was, is) != c.same {
-			t.Errorf("%s: the same: %t, %v; want %t", name, !c.same, err, c.same)
+		for trim, want := range map[*func(*slice) (*slice, error)]bool{
+			new(trimEndpointSlice): c.same, new(trimHostnameSlice): c.sameName} {
+			was, wasErr := (*trim)(before.DeepCopy())
+			is, isErr := (*trim)(edited.DeepCopy())
+			if err := errors.Join(wasErr, isErr); err != nil || isSame(was, is) != want {
+				t.Errorf("another %s: the same: %t, %v; want %t", name, !want, err, want)
+			}
 		}
 	}
 }

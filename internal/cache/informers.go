@@ -39,7 +39,7 @@ type Caches struct {
 	Nodes          *Nodes
 	Services       *Store[*corev1.Service]
 	EndpointSlices *Store[*discoveryv1.EndpointSlice]
-	HostnameSlices *Store[*plan.EndpointSlice]
+	HostnameSlices *Store[*discoveryv1.EndpointSlice]
 	Pods           *Pods
 
 	namespaces []string // that are watched; metav1.NamespaceAll for all
@@ -112,7 +112,7 @@ func New(o Options) *Caches {
 			}, isSame),
 		HostnameSlices: newStore(&o, "endpointslices.discovery.k8s.io", namespaces,
 			slices(v1alpha1.HostnamesLabelKey), trimHostnameSlice,
-			func(s *plan.EndpointSlice) (string, bool) { return s.LocalService().Name, true }, (*plan.EndpointSlice).Same),
+			func(s *discoveryv1.EndpointSlice) (string, bool) { return plan.LocalServiceOf(s).Name, true }, isSame),
 		Pods: newPods(newStore(&o, "pods", namespaces, pods,
 			func(full *corev1.Pod) (*Pod, error) { return trimPod(full, o.NodeLabelKey) },
 			func(p *Pod) (string, bool) { return "", p.NeedsLabel() }, (*Pod).Same)),
@@ -217,15 +217,15 @@ func (c *Caches) Names(ls *v1alpha1.LocalService, selected []string, nodeLabelKe
 }
 
 // HostnameSlicesOf returns the EndpointSlices of a LocalService of mode Hostnames, according to their labels, by name.
-func (c *Caches) HostnameSlicesOf(ls types.NamespacedName) map[string]*plan.EndpointSlice {
+func (c *Caches) HostnameSlicesOf(ls types.NamespacedName) map[string]*discoveryv1.EndpointSlice {
 	return c.HostnameSlices.byName(ls.Namespace, ls.Name)
 }
 
 // HostnameSlicesNamed returns those with some names.
-func (c *Caches) HostnameSlicesNamed(ls types.NamespacedName, names ...string) map[string]*plan.EndpointSlice {
-	byName := map[string]*plan.EndpointSlice{}
+func (c *Caches) HostnameSlicesNamed(ls types.NamespacedName, names ...string) map[string]*discoveryv1.EndpointSlice {
+	byName := map[string]*discoveryv1.EndpointSlice{}
 	for _, name := range names {
-		if slice := c.HostnameSlices.Get(ls.Namespace, name); slice != nil && slice.LocalService() == ls {
+		if slice := c.HostnameSlices.Get(ls.Namespace, name); slice != nil && plan.LocalServiceOf(slice) == ls {
 			byName[name] = slice
 		}
 	}

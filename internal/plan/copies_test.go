@@ -17,10 +17,10 @@ import (
 
 type apiSlice = discoveryv1.EndpointSlice
 
-func byName(all ...*apiSlice) map[string]*EndpointSlice {
-	out := map[string]*EndpointSlice{}
+func byName(all ...*apiSlice) map[string]*apiSlice {
+	out := map[string]*apiSlice{}
 	for _, s := range all {
-		out[s.Name] = SliceFromAPI(s)
+		out[s.Name] = s
 	}
 	return out
 }
@@ -33,7 +33,7 @@ func sourceSlice(source *corev1.Service, name string, nodes ...string) *apiSlice
 // copies returns what makes the copy of an EndpointSlice, edited.
 func copies(names *Names) func(*apiSlice, ...func(*apiSlice)) *apiSlice {
 	return func(s *apiSlice, edit ...func(*apiSlice)) *apiSlice {
-		c := names.Copy(&CopyChange{Name: CopyName(s.Name), Source: SliceFromAPI(s)})
+		c := names.Copy(&CopyChange{Name: CopyName(s.Name), Source: s})
 		c.UID = types.UID("uid-" + c.Name)
 		for _, e := range edit {
 			e(c)
@@ -130,7 +130,7 @@ func TestCopies(t *testing.T) {
 				if change.Action == Delete {
 					delete(names.Slices, change.Name)
 				} else if change.Action != Wait {
-					names.Slices[change.Name] = SliceFromAPI(names.Copy(change))
+					names.Slices[change.Name] = names.Copy(change)
 				}
 			}
 			if again := names.Copies(); len(again.Changes) > 0 && !strings.HasPrefix(got[0], "Wait") {
@@ -172,8 +172,8 @@ func TestCopy(t *testing.T) {
 	names.Published = published
 	s := sourceSlice(source, "s1", "1", "2", "3")
 	before := s.DeepCopy()
-	current := SliceFromAPI(&discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{UID: "u", ResourceVersion: "9"}})
-	got := names.Copy(&CopyChange{Action: Update, Name: "s1-named", Source: SliceFromAPI(s), Current: current})
+	current := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{UID: "u", ResourceVersion: "9"}}
+	got := names.Copy(&CopyChange{Action: Update, Name: "s1-named", Source: s, Current: current})
 	want := before.DeepCopy()
 	want.ObjectMeta = metav1.ObjectMeta{Name: "s1-named", Namespace: "default", UID: "u", ResourceVersion: "9",
 		Labels: map[string]string{"kubernetes.io/service-name": "demo", "service.kubernetes.io/headless": "",
@@ -183,9 +183,6 @@ func TestCopy(t *testing.T) {
 			UID: published.UID, Controller: new(true), BlockOwnerDeletion: new(true)}}}
 	want.Endpoints = want.Endpoints[:1]
 	want.Endpoints[0].Hostname = new("1")
-	if kept := SliceFromAPI(got); kept.endpoints != nil {
-		t.Errorf("of each endpoint of a copy is kept: %v", kept.endpoints)
-	}
 	if diff := cmp.Diff(want, got) + cmp.Diff(before, s); diff != "" {
 		t.Errorf("-want +got, or the source was changed:\n%s", diff)
 	}
@@ -221,9 +218,9 @@ func TestReadyNames(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := publishing(t, localService(hostnamesMode), "a", "b")
-			edited := in.Names.Slices["s1-named"].Get().DeepCopy()
+			edited := in.Names.Slices["s1-named"].DeepCopy()
 			c.edit(edited)
-			in.Names.Slices[edited.Name] = SliceFromAPI(edited)
+			in.Names.Slices[edited.Name] = edited
 			if plan := Compute(in); plan.Ready != c.want || plan.Nodes != 2 {
 				t.Errorf("%d of %d ready, want %d of 2", plan.Ready, plan.Nodes, c.want)
 			}
@@ -259,13 +256,28 @@ func TestBeingPublished(t *testing.T) {
 				}
 			}
 			expect("in place", false)
-			outdated := in.Names.Slices["s1-named"].Get().DeepCopy()
+			outdated := in.Names.Slices["s1-named"].DeepCopy()
 			renamedTo("x")(outdated)
-			in.Names.Slices[outdated.Name] = SliceFromAPI(outdated)
+			in.Names.Slices[outdated.Name] = outdated
 			expect("outdated", c.isNew)
 			other := sourceSlice(in.Names.Source, "s2")
 			maps.Copy(in.Names.Slices, byName(other, copies(in.Names)(other)))
 			expect("one of two outdated", false)
 		})
+	}
+}
+
+// TestLocalServiceOf: an EndpointSlice belongs to the LocalService that its label names; a copy to that of its
+// controller, even if it has lost its label.
+func TestLocalServiceOf(t *testing.T) {
+	names := newNames(t)
+	source := sourceSlice(names.Source, "s1", "1")
+	source.Labels[v1alpha1.OwnerLabelKey] = "demo"
+	copied := copies(names)(source, func(s *apiSlice) { s.Labels[v1alpha1.OwnerLabelKey] = "other" })
+	free := copies(names)(source, func(s *apiSlice) { s.OwnerReferences = nil })
+	for i, slice := range []*apiSlice{source, copied, free} {
+		if got := LocalServiceOf(slice); got.Namespace != "default" || got.Name != "demo" {
+			t.Errorf("%d: %s", i, got)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"bytes"
 	"hash/maphash"
 	"slices"
 	"strings"
@@ -34,7 +35,7 @@ type Names struct {
 	// Service. Unless both exist, nothing is published.
 	Source, Published *corev1.Service
 	// Slices holds the EndpointSlices that name the LocalService in their labels, by name.
-	Slices map[string]*EndpointSlice
+	Slices map[string]*discoveryv1.EndpointSlice
 }
 
 // NamesOf returns the Names of a LocalService, even if nothing is published. In mode Hostnames, it gives names to
@@ -79,9 +80,9 @@ type CopyChange struct {
 	Action Action
 	Name   string
 	// Source holds the EndpointSlice to copy; nil for Delete.
-	Source *EndpointSlice
+	Source *discoveryv1.EndpointSlice
 	// Current holds the copy as the cache has it; nil for Create.
-	Current *EndpointSlice
+	Current *discoveryv1.EndpointSlice
 	// Fields lists what an Update sets. Sum differs if that becomes something else.
 	Fields []string
 	Sum    uint64
@@ -132,8 +133,10 @@ func (n *Names) Copies() Copies {
 		case n.IsSource(slice):
 			out.Sources++
 		case IsCopy(slice, n.Published.UID):
-			for _, hostname := range slice.hostnames {
-				out.ready.Insert(hostname.Value())
+			for i := range slice.Endpoints {
+				if e := &slice.Endpoints[i]; e.Hostname != nil && Answers(e) {
+					out.ready.Insert(*e.Hostname)
+				}
 			}
 		}
 	}
@@ -175,13 +178,12 @@ func (n *Names) DeletesAfter(now time.Time) time.Duration {
 }
 
 // IsSource reports whether Kubernetes has published pods of the Source in an EndpointSlice.
-func (n *Names) IsSource(slice *EndpointSlice) bool {
-	return slice.Manager.Value() == KubernetesSliceManager && slice.controller.Value().UID == n.Source.UID
+func (n *Names) IsSource(slice *discoveryv1.EndpointSlice) bool {
+	return ManagerOf(slice) == KubernetesSliceManager && ControllerOf(slice).UID == n.Source.UID
 }
 
 // copyOf returns what to do about the copy of a source.
-func (n *Names) copyOf(name string, source *EndpointSlice) (change CopyChange) {
-	want := sliceSum{rest: source.sum.rest, endpoints: n.sum(source.endpoints)}
+func (n *Names) copyOf(name string, source *discoveryv1.EndpointSlice) (change CopyChange) {
 	change = CopyChange{Name: CopyName(name), Source: source, Current: n.Slices[CopyName(name)]}
 	switch {
 	case change.Current == nil:
@@ -189,14 +191,15 @@ func (n *Names) copyOf(name string, source *EndpointSlice) (change CopyChange) {
 	case !IsCopy(change.Current, n.Published.UID):
 		change.Action = Wait // It belongs to a deleted Service, and is deleted with that, or to somebody else.
 	default:
-		if change.Current.sum != want {
+		want := encode(source, n.endpoints(source))
+		if !bytes.Equal(encode(change.Current, change.Current.Endpoints), want) {
 			change.Fields = append(change.Fields, endpointsField)
 		}
 		if !n.hasMetadata(change.Current) {
 			change.Fields = append(change.Fields, "metadata")
 		}
 		if len(change.Fields) > 0 {
-			change.Action, change.Sum = Update, maphash.Comparable(seed, want)
+			change.Action, change.Sum = Update, maphash.Bytes(seed, want)
 		}
 	}
 	return change
@@ -205,19 +208,20 @@ func (n *Names) copyOf(name string, source *EndpointSlice) (change CopyChange) {
 // mayDelete reports whether an EndpointSlice may be deleted. That is a copy, or what Kubernetes has published for a
 // selector that somebody set on the Published Service, once the selector is gone. An EndpointSlice of another manager
 // is never changed or deleted, even if our Service controls it.
-func (n *Names) mayDelete(slice *EndpointSlice) bool {
-	return IsCopy(slice, n.Published.UID) || slice.Manager.Value() == KubernetesSliceManager &&
-		slice.controller.Value().UID == n.Published.UID && len(n.Published.Spec.Selector) == 0
+func (n *Names) mayDelete(slice *discoveryv1.EndpointSlice) bool {
+	return IsCopy(slice, n.Published.UID) || ManagerOf(slice) == KubernetesSliceManager &&
+		ControllerOf(slice).UID == n.Published.UID && len(n.Published.Spec.Selector) == 0
 }
 
-// sum returns the sum that a copy of endpoints has.
-func (n *Names) sum(endpoints []endpointSum) (sum uint64) {
-	for _, endpoint := range endpoints {
-		if hostname := n.Of(endpoint.node.Value()); hostname != "" {
-			sum = addHostname(sum, endpoint.sum, hostname)
+// endpoints returns the endpoints of a source with hostnames, without those on nodes that have none.
+func (n *Names) endpoints(source *discoveryv1.EndpointSlice) (named []discoveryv1.Endpoint) {
+	for _, endpoint := range source.Endpoints {
+		if hostname := n.Of(ptr.Deref(endpoint.NodeName, "")); hostname != "" {
+			endpoint.Hostname = &hostname
+			named = append(named, endpoint)
 		}
 	}
-	return sum
+	return named
 }
 
 // Count returns the number of changes with an action.
@@ -250,17 +254,17 @@ func SourceName(name string) string { return strings.TrimSuffix(name, copySuffix
 
 // IsCopy reports whether this controller manages an EndpointSlice for the Published Service with a UID: the Service
 // controls it, or nothing does, as after `kubectl delete service --cascade=orphan`.
-func IsCopy(slice *EndpointSlice, published types.UID) bool {
-	controller := slice.controller.Value()
-	return slice.Manager.Value() == v1alpha1.EndpointSliceManager && (controller.UID == published ||
+func IsCopy(slice *discoveryv1.EndpointSlice, published types.UID) bool {
+	controller := ControllerOf(slice)
+	return ManagerOf(slice) == v1alpha1.EndpointSliceManager && (controller.UID == published ||
 		controller == (Controller{}) && strings.HasSuffix(slice.GetName(), copySuffix))
 }
 
 // Copy returns the copy of an EndpointSlice of the Source for the Published Service, with hostnames. It omits
 // endpoints on nodes without a hostname.
 func (n *Names) Copy(change *CopyChange) *discoveryv1.EndpointSlice {
-	out := change.Source.Get()
-	ls := n.localService
+	out, ls := new(*change.Source), n.localService
+	out.Endpoints = n.endpoints(change.Source)
 	out.ObjectMeta = metav1.ObjectMeta{
 		Name: change.Name, Namespace: ls.Namespace, Labels: copyLabels(ls), Annotations: copyAnnotations(ls),
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(
@@ -270,14 +274,6 @@ func (n *Names) Copy(change *CopyChange) *discoveryv1.EndpointSlice {
 	if change.Current != nil {
 		out.UID, out.ResourceVersion = change.Current.UID, change.Current.GetResourceVersion()
 	}
-	var kept []discoveryv1.Endpoint
-	for _, endpoint := range out.Endpoints {
-		if hostname := n.Of(ptr.Deref(endpoint.NodeName, "")); hostname != "" {
-			endpoint.Hostname = &hostname
-			kept = append(kept, endpoint)
-		}
-	}
-	out.Endpoints = kept
 	return out
 }
 
@@ -305,14 +301,14 @@ func copyAnnotations(ls *v1alpha1.LocalService) map[string]string {
 }
 
 // hasMetadata reports whether a copy has the right controller, labels and annotations.
-func (n *Names) hasMetadata(slice *EndpointSlice) bool {
-	return slice.controller.Value().UID == n.Published.UID &&
-		slice.applied.Value() == copyAnnotations(n.localService)[v1alpha1.AppliedMetadataAnnotationKey] &&
-		subset(copyLabels(n.localService), slice.labels.Value())
+func (n *Names) hasMetadata(slice *discoveryv1.EndpointSlice) bool {
+	const applied = v1alpha1.AppliedMetadataAnnotationKey
+	return ControllerOf(slice).UID == n.Published.UID &&
+		slice.Annotations[applied] == copyAnnotations(n.localService)[applied] &&
+		subset(copyLabels(n.localService), labels.Set(slice.Labels))
 }
 
 // IsStored reports whether a copy was stored as it was written. Additional labels and annotations do not matter.
 func (n *Names) IsStored(written, stored *discoveryv1.EndpointSlice) bool {
-	have := SliceFromAPI(stored)
-	return have.sum == SliceFromAPI(written).sum && n.hasMetadata(have)
+	return bytes.Equal(encode(stored, stored.Endpoints), encode(written, written.Endpoints)) && n.hasMetadata(stored)
 }

@@ -255,6 +255,8 @@ func (t *Template) compare(have *corev1.Service, node string) (found difference)
 	return found
 }
 
+var seed = maphash.MakeSeed()
+
 // sum returns a number that differs if what a Service should have differs, for the same spec: the name may become that
 // of another node, and variables follow the labels of the node.
 func (t *Template) sum(node string) uint64 {

@@ -115,7 +115,7 @@ func (w *Writer) deleteCopy(ctx context.Context, client typeddiscoveryv1.Endpoin
 	if _, err := w.liveService(ctx, names.Source); err != nil {
 		return err
 	}
-	if change.Current.Manager.Value() == plan.KubernetesSliceManager {
+	if plan.ManagerOf(change.Current) == plan.KubernetesSliceManager {
 		published, err := w.liveService(ctx, names.Published)
 		if err == nil && len(published.Spec.Selector) > 0 {
 			err = staleError("the Service %s has a selector", published.Name)
@@ -172,7 +172,7 @@ func create(ctx context.Context, client typeddiscoveryv1.EndpointSliceInterface,
 	} else if getErr != nil {
 		return nil, fmt.Errorf("look at the EndpointSlice that has this name: %w", getErr)
 	}
-	if !plan.IsCopy(plan.SliceFromAPI(live), slice.OwnerReferences[0].UID) {
+	if !plan.IsCopy(live, slice.OwnerReferences[0].UID) {
 		return nil, refuse("the name is taken by an EndpointSlice that this controller does not manage for this " +
 			"LocalService: delete that, or have its manager use another name")
 	}

@@ -46,12 +46,12 @@ func newSlicesFixture(t *testing.T) *slicesFixture {
 	}
 	f.names = plan.NamesOf(f.ls, v1alpha1.DefaultNodeLabelKey, []string{"a"}, nil,
 		func(name string) *corev1.Service { return all[name] })
-	s1 := plan.SliceFromAPI(objects.SourceSlice(f.names.Source.GetName(), f.names.Source.UID, "s1", "a"))
-	f.names.Slices = map[string]*plan.EndpointSlice{"s1": s1}
+	s1 := objects.SourceSlice(f.names.Source.GetName(), f.names.Source.UID, "s1", "a")
+	f.names.Slices = map[string]*discoveryv1.EndpointSlice{"s1": s1}
 	create := f.names.Change("s1")
 	f.live = f.names.Copy(&create)
 	f.live.UID, f.live.ResourceVersion = "uid-s1-named", "3"
-	current := plan.SliceFromAPI(f.live)
+	current := f.live
 	f.changes = map[plan.Action]plan.CopyChange{plan.Create: create,
 		plan.Update: {Action: plan.Update, Name: "s1-named", Source: s1, Current: current},
 		plan.Delete: {Action: plan.Delete, Name: "s1-named", Current: current}}

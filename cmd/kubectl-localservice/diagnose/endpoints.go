@@ -28,10 +28,10 @@ func addHostnames(f *facts) {
 	h := plan.NamesOf(f.LocalService, f.nodeLabelKey, nodes, f.label, func(name string) *corev1.Service {
 		return f.services[name]
 	})
-	f.hostnames, f.rivals, h.Slices = h, h.Rivals, map[string]*plan.EndpointSlice{}
+	f.hostnames, f.rivals, h.Slices = h, h.Rivals, map[string]*discoveryv1.EndpointSlice{}
 	for _, slice := range f.EndpointSlices {
-		h.Slices[slice.Name] = plan.SliceFromAPI(slice)
-		if h.Source == nil || !h.IsSource(h.Slices[slice.Name]) {
+		h.Slices[slice.Name] = slice
+		if h.Source == nil || !h.IsSource(slice) {
 			continue
 		}
 		for i := range slice.Endpoints {
@@ -45,7 +45,7 @@ func addHostnames(f *facts) {
 	for i := range copies.Changes {
 		have, want, change := map[string][]any{}, map[string][]any{}, &copies.Changes[i]
 		if change.Current != nil {
-			have = byHostname(change.Current.Get())
+			have = byHostname(change.Current)
 		}
 		if change.Source != nil {
 			want = byHostname(h.Copy(change))

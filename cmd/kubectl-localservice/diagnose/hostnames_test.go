@@ -51,7 +51,7 @@ func inPlace(ls *v1alpha1.LocalService, nodes []*corev1.Node, endpoints ...disco
 		return labelsOf[node].Lookup(key)
 	}, func(string) *corev1.Service { return nil })
 	names.Source, names.Published = in.Services[0], in.Services[1]
-	names.Slices = map[string]*plan.EndpointSlice{source.Name: plan.SliceFromAPI(source)}
+	names.Slices = map[string]*discoveryv1.EndpointSlice{source.Name: source}
 	missing := names.Copies().Changes[0]
 	in.EndpointSlices = []*discoveryv1.EndpointSlice{source, names.Copy(&missing)}
 	return in
