@@ -158,17 +158,16 @@ func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.
 	nodes := c.caches.Nodes.Selected(ls)
 	names := c.caches.Names(ls, nodes, c.options.NodeLabelKey)
 	names.Slices = c.caches.HostnameSlicesOf(cache.KeyOf(ls))
-	p := plan.Compute(plan.Input{
-		Templates:  templates,
-		Nodes:      nodes,
-		Owned:      owned,
-		Lookup:     func(name string) *corev1.Service { return c.caches.Services.Get(ls.Namespace, name) },
-		NodeExists: c.nodeExists,
-		Ready:      c.caches.ReadyServices(ls),
-		Names:      names,
+	return plan.Compute(plan.Input{
+		Templates:   templates,
+		Nodes:       nodes,
+		Owned:       owned,
+		Lookup:      func(name string) *corev1.Service { return c.caches.Services.Get(ls.Namespace, name) },
+		NodeExists:  c.nodeExists,
+		Ready:       c.caches.ReadyServices(ls),
+		Names:       names,
+		PortNumbers: c.caches.PortNumbers(ls),
 	})
-	p.PortNumbers, p.Lacking = c.caches.PortNumbers(ls), c.lackingFields()
-	return p
 }
 
 func (c *localServiceController) nodeExists(node string) bool {
@@ -205,7 +204,7 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 	if outcome.Stopped != nil {
 		return 0, outcome.Stopped // A later sync will report.
 	}
-	later, statusErr := c.writer.WriteStatus(ctx, ls, status.Of(ls, p, outcome), outcome.More)
+	later, statusErr := c.writer.WriteStatus(ctx, ls, status.Of(ls, p, outcome, c.lackingFields()...), outcome.More)
 	return againAfter(outcome, later), errors.Join(statusErr, outcome.Err(key))
 }
 

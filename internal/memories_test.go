@@ -24,6 +24,7 @@ var plumbing = map[string]string{
 	"internal/cache Store.watched":         "the informers, whose stores are the caches; fixed at the start",
 	"internal/metrics readyReasons":        "a constant",
 	"internal/plan Input.Owned":            "part of one plan",
+	"internal/plan Input.PortNumbers":      "part of one plan",
 	"internal/plan Input.Ready":            "part of one plan",
 	"internal/plan Names.Rivals":           "part of one plan",
 	"internal/plan Names.Slices":           "part of one plan",

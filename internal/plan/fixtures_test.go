@@ -74,7 +74,10 @@ func existing(t *testing.T, ls *v1alpha1.LocalService, nodes []string, edit ...f
 	t.Helper()
 	ts := templates(t, ls)
 	for _, template := range ts {
-		for _, node := range ts.nodes(nodes) {
+		if template.purpose != ForNode {
+			nodes = []string{""}
+		}
+		for _, node := range nodes {
 			s := stored(template.Service(node))
 			for _, e := range edit {
 				e(s)

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
 // Action names what a plan does about one Service.
@@ -77,8 +79,6 @@ type Plan struct {
 	// mistake, so Held Services of existing nodes stay, although no node wants them.
 	SelectsNothing bool
 	Held           int
-	// Lacking lists the fields of a spec that the API server did not know when the controller started.
-	Lacking []string
 }
 
 // Input holds what a plan is computed from.
@@ -96,83 +96,85 @@ type Input struct {
 	Ready map[string]bool
 	// Names holds the names of mode Hostnames, and what is published of them.
 	Names *Names
+	// PortNumbers is that of the Plan.
+	PortNumbers PortNumbers
 }
 
 // Compute compares the desired Services with the current ones.
 func Compute(in Input) Plan {
-	ls := in.Templates[0].owner
-	plan := Plan{Nodes: len(in.Nodes), Copies: in.Names.Copies(),
-		IsHostnames: in.Templates[0].purpose != ForNode, Changes: map[Action][]Change{},
-		SelectsNothing: len(in.Nodes) == 0 && HasNodeSelector(ls)}
-	wanted := 0 // Services in Owned that are wanted
-	rivals := in.Names.Rivals
-	if !plan.IsHostnames {
-		rivals = Rivals(ls, in.Nodes)
-	} else if plan.SelectsNothing {
-		rivals = nil // No node wants a name: those that have one keep it.
+	if in.Templates[0].purpose == ForNode {
+		return computeServices(&in)
 	}
-	for _, template := range in.Templates {
-		if plan.SelectsNothing && in.Names.Source == nil && in.Names.Published == nil {
-			break // In mode Hostnames, both Services are created when a node is first selected, and then stay.
+	return computeHostnames(&in)
+}
+
+// computeServices plans a Service for each node.
+func computeServices(in *Input) Plan {
+	template := in.Templates[0]
+	plan := newPlan(in, template.owner)
+	plan.Nodes = len(in.Nodes)
+	rivals, wanted := Rivals(template.owner, in.Nodes), make(map[string]bool, len(in.Nodes))
+	for _, node := range in.Nodes {
+		if rivals[node] != "" {
+			continue
 		}
-		for _, node := range in.Templates.nodes(in.Nodes) {
-			if rivals[node] != "" {
-				continue
-			}
-			name := template.name(node)
-			current, owned := in.Owned[name]
-			if owned {
-				wanted++
-				if in.Ready[name] {
-					plan.Ready++
-				}
-			} else {
-				current = in.Lookup(name)
-			}
-			if action, found := template.actionOn(current, node); action != "" {
-				plan.Changes[action] = append(plan.Changes[action], Change{Action: action, Template: template, Name: name,
-					Node: node, Current: current, Fields: found.fields, Immutable: found.immutable,
-					Sum: template.sum(node)})
-			} else {
-				plan.InPlace++
-			}
+		name := template.name(node)
+		wanted[name] = true
+		plan.compare(in, template, node)
+		if in.Owned[name] != nil && in.Ready[name] {
+			plan.Ready++
 		}
 	}
-	if wanted < len(in.Owned) {
-		plan.deleteUnwanted(&in)
-	}
-	for rival, holder := range rivals {
-		plan.Changes[Conflict] = append(plan.Changes[Conflict], Change{Action: Conflict, Template: in.Templates[0],
-			Name: nameOf(ls, rival), Node: rival, Rival: holder})
-	}
-	plan.sort()
-	if plan.IsHostnames {
-		plan.Nodes, plan.Ready, plan.Nameless = in.Names.count(in.Nodes, plan.Copies.ready)
-		plan.Nodes += len(rivals)
-	}
+	plan.finish(in, wanted, rivals)
 	return plan
 }
 
-// sort sorts all changes except creations.
-func (p *Plan) sort() {
-	for action, changes := range p.Changes {
-		if action != Create {
-			slices.SortFunc(changes, func(a, b Change) int {
-				return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Node, b.Node))
-			})
+// computeHostnames plans the two Services of mode Hostnames. Both are created when a node is first selected, and then
+// stay.
+func computeHostnames(in *Input) Plan {
+	plan := newPlan(in, in.Templates[0].owner)
+	plan.IsHostnames, plan.Copies = true, in.Names.Copies()
+	rivals, wanted := in.Names.Rivals, map[string]bool{}
+	if plan.SelectsNothing {
+		rivals = nil // No node wants a name: those that have one keep it.
+	}
+	for _, template := range in.Templates {
+		wanted[template.name("")] = true
+		if !plan.SelectsNothing || in.Names.Source != nil || in.Names.Published != nil {
+			plan.compare(in, template, "")
 		}
 	}
+	plan.finish(in, wanted, rivals)
+	plan.Nodes, plan.Ready, plan.Nameless = in.Names.count(in.Nodes, plan.Copies.ready)
+	plan.Nodes += len(rivals)
+	return plan
 }
 
-// deleteUnwanted adds deletions of the owned Services that are not wanted. If no node is selected, these are only the
-// Services of nodes that are gone, on the API server, too.
-func (p *Plan) deleteUnwanted(in *Input) {
-	wanted := make(map[string]bool, len(in.Nodes))
-	for _, template := range in.Templates {
-		for _, node := range in.Templates.nodes(in.Nodes) {
-			wanted[template.name(node)] = true
-		}
+func newPlan(in *Input, ls *v1alpha1.LocalService) Plan {
+	return Plan{Changes: map[Action][]Change{}, PortNumbers: in.PortNumbers,
+		SelectsNothing: len(in.Nodes) == 0 && HasNodeSelector(ls)}
+}
+
+// compare adds what to do about the Service of a node.
+func (p *Plan) compare(in *Input, template *Template, node string) {
+	name := template.name(node)
+	current := in.Owned[name]
+	if current == nil {
+		current = in.Lookup(name)
 	}
+	action, found := template.actionOn(current, node)
+	if action == "" {
+		p.InPlace++
+		return
+	}
+	p.Changes[action] = append(p.Changes[action], Change{Action: action, Template: template, Name: name, Node: node,
+		Current: current, Fields: found.fields, Immutable: found.immutable, Sum: template.sum(node)})
+}
+
+// finish adds the deletions of the owned Services that are not wanted and the conflicts of rivals, and sorts all changes
+// except creations. If no node is selected, only the Services of nodes that are gone, on the API server, too, are
+// deleted.
+func (p *Plan) finish(in *Input, wanted map[string]bool, rivals map[string]string) {
 	for name, current := range in.Owned {
 		node := NodeOf(current)
 		switch {
@@ -182,6 +184,17 @@ func (p *Plan) deleteUnwanted(in *Input) {
 		default:
 			p.Changes[Delete] = append(p.Changes[Delete], Change{Action: Delete, Name: name, Node: node,
 				Current: current, IfNodeGone: p.SelectsNothing})
+		}
+	}
+	for rival, holder := range rivals {
+		p.Changes[Conflict] = append(p.Changes[Conflict], Change{Action: Conflict, Template: in.Templates[0],
+			Name: nameOf(in.Templates[0].owner, rival), Node: rival, Rival: holder})
+	}
+	for action, changes := range p.Changes {
+		if action != Create {
+			slices.SortFunc(changes, func(a, b Change) int {
+				return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Node, b.Node))
+			})
 		}
 	}
 }

@@ -63,14 +63,6 @@ func NewTemplates(ls *v1alpha1.LocalService, nodeLabelKey string, labels NodeLab
 	return Templates{t}, nil
 }
 
-// nodes returns the selected nodes if each has its own Service; otherwise "" alone.
-func (t Templates) nodes(selected []string) []string {
-	if t[0].purpose == ForNode {
-		return selected
-	}
-	return []string{""}
-}
-
 // CheckMode returns an error if a LocalService controls a Service of the other mode: its mode was changed, which an
 // older CustomResourceDefinition allows. That Service has the name and the mark of the other mode: somebody may have
 // written the LocalService as the controller of any Service.

@@ -28,6 +28,7 @@ type report struct {
 	failed    []error          // The writes that were refused, or failed otherwise.
 	contested sets.Set[string] // The fields that something else sets in the writes.
 	undone    []*ContestedError
+	lacking   []string // the fields of a spec that the API server did not know when the controller started
 }
 
 func reportOf(p *plan.Plan, outcome *Outcome) *report {
@@ -74,9 +75,11 @@ func (r *report) isUnpublished() bool {
 }
 
 // Of returns the status of a LocalService that follows from a plan and its outcome. If nothing has changed, it equals
-// the previous status, including timestamps.
-func Of(ls *v1alpha1.LocalService, p *plan.Plan, outcome *Outcome) v1alpha1.LocalServiceStatus {
+// the previous status, including timestamps. lacking lists the fields of a spec that the API server did not know when
+// the controller started.
+func Of(ls *v1alpha1.LocalService, p *plan.Plan, outcome *Outcome, lacking ...string) v1alpha1.LocalServiceStatus {
 	status, r := *ls.Status.DeepCopy(), reportOf(p, outcome)
+	r.lacking = lacking
 	status.Nodes = int32(r.Nodes)
 	status.Services = int32(r.InPlace + r.Stored())
 	status.ReadyNodes = int32(r.Ready)
@@ -233,12 +236,12 @@ func unknownPorts(ls *v1alpha1.LocalService, named plan.PortNumbers) (names []st
 // dropped reports which fields the API server drops from LocalServices, since its CustomResourceDefinition is older
 // than the controller: what follows from such a field is not what the user wanted.
 func (r *report) dropped() string {
-	if len(r.Lacking) == 0 {
+	if len(r.lacking) == 0 {
 		return ""
 	}
 	return fmt.Sprintf("; when the controller started, the CustomResourceDefinition was older than it, so that the "+
 		"API server may have dropped %s from this LocalService: install crd.yaml of the release, restart the "+
-		"controller, and set them again", words.List(r.Lacking, namesInMessage))
+		"controller, and set them again", words.List(r.lacking, namesInMessage))
 }
 
 // noNodesSelected explains why a LocalService selects no node, and what stays for that reason.

@@ -56,10 +56,6 @@ func TestStatus(t *testing.T) {
 		"all in place, and few pods": {found{Nodes: 3, InPlace: 3, Ready: 1}, outcome{}, "True ServicesInPlace",
 			"False ServicesInPlace", "", "every selected node has its Service, and 1 of 3 nodes answer: " +
 				"kubectl localservice nodes -n default demo says why$"},
-		"all in place, and an old schema": {found{Nodes: 3, InPlace: 3, Ready: 3, Lacking: []string{"spec.a", "spec.b"}},
-			outcome{}, "True ServicesInPlace", "False ServicesInPlace", "", "the API server may have dropped spec.a, " +
-				"spec.b from this LocalService: install crd.yaml of the release, restart the controller, and set " +
-				"them again$"},
 		"no nodes": {found{}, outcome{}, "False NoNodesSelected", "False NoNodesSelected", "",
 			"the cluster has no node"},
 		"no nodes selected": {found{SelectsNothing: true}, outcome{}, "False NoNodesSelected",
@@ -350,4 +346,15 @@ func owned(name string) plan.Change {
 	service.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.SchemeGroupVersion.String(),
 		Kind: "LocalService", Name: "other", UID: "other", Controller: new(true)}}
 	return plan.Change{Action: plan.Conflict, Name: name, Current: service}
+}
+
+// TestLackingFields: Ready says which fields an old CustomResourceDefinition may have dropped.
+func TestLackingFields(t *testing.T) {
+	ls := objects.LocalService()
+	ready := Of(ls, &plan.Plan{Nodes: 1, InPlace: 1, Ready: 1}, &Outcome{}, "spec.a", "spec.b").Conditions[0]
+	want := "the API server may have dropped spec.a, spec.b from this LocalService: install crd.yaml of the release, " +
+		"restart the controller, and set them again"
+	if ready.Status != metav1.ConditionTrue || !strings.HasSuffix(ready.Message, want) {
+		t.Errorf("%+v, want it to end with %q", ready, want)
+	}
 }
