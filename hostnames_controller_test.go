@@ -25,8 +25,6 @@ import (
 
 var sourceName = plan.ServiceName("demo", plan.Source, "")
 
-var hostnamesMode = objects.HostnamesMode
-
 // sourceSlice returns an EndpointSlice of the Source with a pod on each node, ready unless its name ends in !.
 func sourceSlice(source *corev1.Service, suffix string, nodes ...string) *discoveryv1.EndpointSlice {
 	slice := objects.SourceSlice(source.Name, source.UID, sourceName+"-"+suffix, nodes...)

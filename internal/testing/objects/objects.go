@@ -128,6 +128,9 @@ func EndpointSlice(service string, pods ...string) *discoveryv1.EndpointSlice {
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Ports:       []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(8080))}},
 	}
+	if node != "" {
+		s.Labels[v1alpha1.DefaultNodeLabelKey] = node
+	}
 	for _, pod := range pods {
 		s.Endpoints = append(s.Endpoints, Endpoint(pod, node))
 	}
