@@ -35,10 +35,7 @@ func copies(names *Names) func(*apiSlice, ...func(*apiSlice)) *apiSlice {
 	return func(s *apiSlice, edit ...func(*apiSlice)) *apiSlice {
 		c := names.Copy(&CopyChange{Name: CopyName(s.Name), Source: SliceFromAPI(s)})
 		c.UID = types.UID("uid-" + c.Name)
-		for _, e := range edit {
-			e(c)
-		}
-		return c
+		return objects.Edit(c, edit...)
 	}
 }
 
@@ -163,9 +160,7 @@ func checkEachChange(t *testing.T, names *Names, all Copies) {
 
 // TestCopy: everything except the hostname is as Kubernetes has published it.
 func TestCopy(t *testing.T) {
-	ls := localService(hostnamesMode, func(ls *v1alpha1.LocalService) {
-		ls.Spec.NodeSelector = map[string]string{"os": "linux"}
-	})
+	ls := localService(hostnamesMode, selecting("os=linux"))
 	base := newNames(t)
 	source, published := base.Source, base.Published
 	names := unpublished(ls, []string{"1"}, nil)

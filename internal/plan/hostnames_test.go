@@ -80,7 +80,7 @@ func TestComputeHostnames(t *testing.T) {
 func TestHostnamesOf(t *testing.T) {
 	nodes := map[string]labels.Set{"a": {"os": "linux", "zone": "x"}, "b.c": {"os": "linux", "zone": "x"},
 		"d": {"os": "linux", "zone": ""}, "e": {"os": "other", "zone": "y"}, "f": {"os": "linux"}}
-	linux := func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = map[string]string{"os": "linux"} }
+	linux := selecting("os=linux")
 	for name, c := range map[string]struct {
 		edit  []func(*v1alpha1.LocalService)
 		want  []string // of a, b.c, d, e, f, an unknown node, and no node

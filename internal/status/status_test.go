@@ -195,8 +195,8 @@ func TestGroups(t *testing.T) {
 
 // with returns a LocalService of a generation, with a status from earlier.
 func with(old v1alpha1.LocalServiceStatus, generation int64) *v1alpha1.LocalService {
-	ls := objects.LocalService()
-	ls.Generation, ls.Status, ls.Spec.NodeSelector = generation, old, map[string]string{"disk": "x"}
+	ls := objects.LocalService(objects.Selecting("disk=x"))
+	ls.Generation, ls.Status = generation, old
 	return ls
 }
 
