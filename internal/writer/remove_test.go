@@ -89,10 +89,7 @@ func TestRemovalsGoByTheCache(t *testing.T) {
 			defer stop()
 			f.onNode = func(string) error { change(f, f.ls.DeepCopy(), stop); return notFound }
 			out := f.deps.WriteServices(ctx, f.ls, planOf(f.changes(plan.Delete, "a", "b")), always)
-			if requests := f.took(); len(requests) > 0 || len(out.Made) > 0 || out.Stopped == nil ||
-				len(out.Stale) != 1 && name != "stopped" {
-				t.Errorf("%v: %+v", requests, out)
-			}
+			f.expect(name, outcome{out}, f.took(), counts{Stale: 1, Stopped: true, Err: true})
 		})
 	}
 }
