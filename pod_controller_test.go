@@ -119,8 +119,11 @@ func TestPodsLeft(t *testing.T) {
 				c.startPods()
 				events, writes := strings.Join(c.recorded(), "\n"), c.writes()
 				if !strings.Contains(events, test.event) || (events == "") != (test.event == "") ||
-					strings.Contains(events, "\x1b") || (len(writes) > 0) != test.isWritten {
-					t.Errorf("writes %v, events %q", writes, events)
+					strings.Contains(events, "\x1b") {
+					t.Errorf("events %q, want %q, without escapes", events, test.event)
+				}
+				if (len(writes) > 0) != test.isWritten {
+					t.Errorf("writes %v, want one: %t", writes, test.isWritten)
 				}
 			})
 		})
