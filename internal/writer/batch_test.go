@@ -30,9 +30,8 @@ func TestRefusedAMomentAgo(t *testing.T) {
 		f.refusing(forbidden, "create demo-a")
 		write := func(when string, retryAfter time.Duration, others []string, want ...string) {
 			t.Helper()
-			out, requests := f.write(f.changes(plan.Create, append(others, "a")...))
-			f.expect(when, out, requests, counts{Requests: len(want), Stored: len(others), Refused: 1,
-				RetryAfter: retryAfter})
+			out, requests := f.expect(when, counts{Requests: len(want), Stored: len(others), Refused: 1,
+				RetryAfter: retryAfter}, f.changes(plan.Create, append(others, "a")...))
 			if !slices.Equal(requests, want) || !errors.Is(errors.Join(out.Refused...), forbidden) {
 				t.Errorf("%s: %v, want %v; refused: %v", when, requests, want, out.Refused)
 			}
@@ -48,8 +47,7 @@ func TestRefusedAMomentAgo(t *testing.T) {
 		write("for another spec", 10*time.Second, nil, "create demo-a")
 		f.refusing(nil)
 		time.Sleep(10 * time.Second)
-		out, requests := f.write(f.changes(plan.Create, "a"))
-		f.expect("accepted", out, requests, counts{Requests: 1, Stored: 1})
+		f.expect("accepted", counts{Requests: 1, Stored: 1}, f.changes(plan.Create, "a"))
 		f.refusing(forbidden, "create")
 		write("refused after a success", 10*time.Second, nil, "create demo-a")
 	})
@@ -65,19 +63,14 @@ func TestGivenUp(t *testing.T) {
 		tried := map[string]bool{}
 		write := func(when string, retryAfter time.Duration, want, refused int, more ...plan.Change) {
 			t.Helper()
-			out, requests := f.write(creations, more)
-			creates := 0
+			_, requests := f.expect(when, counts{Requests: want + len(more), Deleted: len(more), Refused: refused,
+				RetryAfter: retryAfter}, creations, more)
 			for _, request := range requests {
-				if strings.HasPrefix(request, "create") {
-					creates++
-					if tried[request] {
-						t.Errorf("%s: %s comes before those that were never tried", when, request)
-					}
-					tried[request] = true
+				if tried[request] {
+					t.Errorf("%s: %s comes before those that were never tried", when, request)
 				}
+				tried[request] = true
 			}
-			f.expect(when, out, requests, counts{Requests: want + len(more), Deleted: len(more), Refused: refused,
-				RetryAfter: retryAfter})
 		}
 		write("at first", 10*time.Second, maxFailures, maxFailures)
 		time.Sleep(time.Second)
@@ -90,18 +83,15 @@ func TestGivenUp(t *testing.T) {
 		clear(tried)
 		f.nextGeneration()
 		write("for another spec", 10*time.Second, maxFailures, maxFailures)
-		out, requests := f.write(creations[maxFailures:])
-		f.expect("without those that were refused", out, requests, counts{Refused: 1, RetryAfter: 10 * time.Second})
+		f.expect("without those that were refused", counts{Refused: 1, RetryAfter: 10 * time.Second},
+			creations[maxFailures:])
 		f.refusing(nil)
 		time.Sleep(10 * time.Second)
-		out, requests = f.write(creations)
-		f.expect("when all are accepted", out, requests, counts{Requests: len(creations), Stored: len(creations)})
+		f.expect("when all are accepted", counts{Requests: len(creations), Stored: len(creations)}, creations)
 		f.refusing(forbidden, "create")
 		clear(tried)
 		write("after a success", 10*time.Second, maxFailures, maxFailures)
-		if out, _ := f.write(creations[maxFailures:]); out.RetryAfter != 10*time.Second {
-			t.Errorf("the rest waits %s after a success, as if there had been none", out.RetryAfter)
-		}
+		f.expect("the rest, after a success", counts{Refused: 1, RetryAfter: 10 * time.Second}, creations[maxFailures:])
 	})
 }
 
@@ -116,9 +106,8 @@ func TestGivenUpOfRefused(t *testing.T) {
 		f.write(refused[6:])
 		time.Sleep(minRefusedBackoff)
 		f.write(refused)
-		if out, requests := f.write(refused, f.changes(plan.Create, "joined")); len(out.Made) != 1 {
-			t.Errorf("%v, %+v", requests, out)
-		}
+		f.expect("a node joins", counts{Requests: 1, Stored: 1, Refused: 12, RetryAfter: 20 * time.Second}, refused,
+			f.changes(plan.Create, "joined"))
 	})
 }
 
@@ -129,12 +118,11 @@ func TestGivenUpOfWhatMayPass(t *testing.T) {
 		conflict:                {Requests: maxFailures, Stale: maxFailures, Err: true},
 	} {
 		f := newFixture(t, 4)
+		changes := f.changes(plan.Create, nodeNames("n", 25)...)
 		f.refusing(err, "create")
-		out, requests := f.write(f.changes(plan.Create, nodeNames("n", 25)...))
-		f.expect(err.Error(), out, requests, want)
+		f.expect(err.Error(), want, changes)
 		f.refusing(nil)
-		out, requests = f.write(f.changes(plan.Create, nodeNames("n", 25)...))
-		f.expect(err.Error()+", then answered", out, requests, counts{Requests: 25, Stored: 25})
+		f.expect(err.Error()+", then answered", counts{Requests: 25, Stored: 25}, changes)
 	}
 }
 
@@ -170,10 +158,9 @@ func TestHopeless(t *testing.T) {
 				}
 				changes := slices.Concat(f.changes(plan.Delete, nodeNames("gone", c.deletions)...),
 					f.changes(plan.Create, nodeNames("n", 25)...))
-				out, requests := f.write(changes)
-				f.expect("at first", out, requests, counts{Requests: c.requests, Deleted: c.deletions, Stale: c.others,
+				f.expect("at first", counts{Requests: c.requests, Deleted: c.deletions, Stale: c.others,
 					Refused: c.requests - c.others - c.deletions, More: c.more, RetryAfter: minRefusedBackoff,
-					Err: c.others > 0})
+					Err: c.others > 0}, changes)
 				if _, requests := f.write(changes); len(requests) != c.later {
 					t.Errorf("a moment later: %v, want %d", requests, c.later)
 				}

@@ -35,12 +35,11 @@ func TestWriteContested(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t, 1)
 				f.contest()
-				out, requests := f.write(f.changes(action, "a", "b"))
 				want := counts{Requests: 2, Stored: 2}
 				if c.isSet {
 					want.Refused, want.RetryAfter = 2, reconcile.MaxBackoff
 				}
-				f.expect("at first", out, requests, want)
+				out, requests := f.expect("at first", want, f.changes(action, "a", "b"))
 				if !slices.Equal(requests, c.first) || out.contested().Has(field) != c.isSet {
 					t.Errorf("at first: %v, want %v; contested: %v", requests, c.first, out.contested())
 				}

@@ -221,8 +221,15 @@ type counts struct {
 	More, Stopped, Err                                bool
 }
 
-// expect checks what a turn has made.
-func (f *fixture) expect(when string, out outcome, requests []string, want counts) {
+// expect makes changes, and checks what the turn has made.
+func (f *fixture) expect(when string, want counts, changes ...[]plan.Change) (outcome, []string) {
+	f.t.Helper()
+	out, requests := f.write(changes...)
+	f.compare(when, want, out, requests)
+	return out, requests
+}
+
+func (f *fixture) compare(when string, want counts, out outcome, requests []string) {
 	f.t.Helper()
 	got := counts{Requests: len(requests), Stored: out.Stored(), Deleted: len(out.Made[plan.Delete]),
 		Refused: len(out.Refused), Failed: len(out.Failed), Stale: len(out.Stale), RetryAfter: out.RetryAfter.Round(time.Second),

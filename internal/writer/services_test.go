@@ -30,13 +30,12 @@ func TestWriteInOrder(t *testing.T) {
 		f.changes(plan.Create, "c", "d"), f.changes(plan.Adopt, "b"), f.changes(plan.Delete, "a"),
 		f.changes(plan.Wait, "w"), f.changes(plan.Conflict, "x"))
 	f.deps.Shuffle = rand.Shuffle
-	out, requests := f.write(changes)
+	_, requests := f.expect("all kinds", counts{Requests: 5, Stored: 4, Deleted: 1}, changes)
 	slices.Sort(requests[2:4])
 	want := []string{"delete demo-a", "patch demo-b", "create demo-c", "create demo-d", "patch demo-e"}
 	if !slices.Equal(requests, want) {
 		t.Errorf("requests\n%v, want\n%v", requests, want)
 	}
-	f.expect("all kinds", out, requests, counts{Requests: 5, Stored: 4, Deleted: 1})
 	if changes[0].Name != "demo-e" || changes[1].Name != "demo-c" {
 		t.Error("the order of the plan's changes was changed")
 	}
@@ -86,8 +85,7 @@ func TestWriteFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, 2)
 			f.refusing(c.err, "create demo-b")
-			out, requests := f.write(f.changes(plan.Create, "a", "b", "c"))
-			f.expect(name, out, requests, c.want)
+			out, _ := f.expect(name, c.want, f.changes(plan.Create, "a", "b", "c"))
 			err := out.Err(cache.KeyOf(f.ls))
 			if err != nil && !strings.Contains(err.Error(), "default/demo-b") ||
 				reconcile.IsStale(err) != (c.want == stale) {
@@ -119,9 +117,8 @@ func TestWriteOfOne(t *testing.T) {
 			}
 			return nil
 		}
-		out, requests := f.write(f.changes(plan.Create, "a", "b", "c"), f.changes(plan.Delete, "d"))
-		f.expect(says, out, requests, counts{Requests: 4, Stored: 2, Deleted: 1, Refused: 1,
-			RetryAfter: minRefusedBackoff})
+		out, _ := f.expect(says, counts{Requests: 4, Stored: 2, Deleted: 1, Refused: 1, RetryAfter: minRefusedBackoff},
+			f.changes(plan.Create, "a", "b", "c"), f.changes(plan.Delete, "d"))
 		if got := fmt.Sprint(out.Refused); !strings.Contains(got, says) || strings.Contains(got, "services_test.go") {
 			t.Errorf("refused: %s, want %s", got, says)
 		}
@@ -151,8 +148,8 @@ func TestWriteTimeIsOver(t *testing.T) {
 					time.Sleep(c.each)
 					return nil
 				}
-				out, requests := f.write(f.changes(plan.Delete, nodeNames("n", c.changes)...))
-				f.expect(name, out, requests, counts{Requests: c.made, Deleted: c.made, More: c.made < c.changes})
+				f.expect(name, counts{Requests: c.made, Deleted: c.made, More: c.made < c.changes},
+					f.changes(plan.Delete, nodeNames("n", c.changes)...))
 			})
 		})
 	}
@@ -211,9 +208,8 @@ func TestTurns(t *testing.T) {
 					n++
 					return c.answer(n, request)
 				}
-				out, requests := f.write(f.changes(plan.Delete, nodeNames("a", 20)...),
+				out, _ := f.expect(name, c.want, f.changes(plan.Delete, nodeNames("a", 20)...),
 					f.changes(plan.Create, nodeNames("b", 20)...))
-				f.expect(name, out, requests, c.want)
 				if err := out.Err(cache.KeyOf(f.ls)); err != nil && !strings.Contains(err.Error(), c.err) {
 					t.Errorf("the error of the sync is %v, want %s", err, c.err)
 				}
@@ -285,9 +281,8 @@ func TestWriteSomeRefused(t *testing.T) {
 				}
 				return nil
 			}
-			out, requests := f.write(f.changes(plan.Delete, nodeNames("n", 100)...))
-			f.expect(name, out, requests, counts{Requests: c.made + c.errors, Deleted: c.made, Refused: c.errors,
-				More: c.more, RetryAfter: minRefusedBackoff})
+			f.expect(name, counts{Requests: c.made + c.errors, Deleted: c.made, Refused: c.errors, More: c.more,
+				RetryAfter: minRefusedBackoff}, f.changes(plan.Delete, nodeNames("n", 100)...))
 		})
 	}
 }
@@ -301,8 +296,7 @@ func TestImmutable(t *testing.T) {
 		for i := range 2 * maxFailures {
 			changes[i].Immutable = "clusterIP"
 		}
-		out, requests := f.write(changes)
-		f.expect(string(action), out, requests, counts{Requests: 1, Stored: 1, Refused: 2 * maxFailures})
+		out, requests := f.expect(string(action), counts{Requests: 1, Stored: 1, Refused: 2 * maxFailures}, changes)
 		if got := fmt.Sprint(requests, out.Refused); !strings.HasPrefix(got, "[patch demo-b]") ||
 			!strings.Contains(got, "its clusterIP differs") {
 			t.Errorf("%s: %s", action, got)
