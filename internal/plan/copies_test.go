@@ -45,13 +45,7 @@ func TestCopies(t *testing.T) {
 	ls, base := localService(hostnamesMode), newNames(t)
 	copyOf := copies(base)
 	one, two := sourceSlice(base.Source, "s1", "1", "2"), sourceSlice(base.Source, "s2", "3")
-	edited := func(s *apiSlice, edit ...func(*apiSlice)) *apiSlice {
-		out := s.DeepCopy()
-		for _, e := range edit {
-			e(out)
-		}
-		return out
-	}
+	edited := func(s *apiSlice, edit ...func(*apiSlice)) *apiSlice { return objects.Edit(s.DeepCopy(), edit...) }
 	named := func(name string) func(*apiSlice) { return func(s *apiSlice) { s.Name = name } }
 	managedBy := func(manager string) func(*apiSlice) {
 		return func(s *apiSlice) { s.Labels[discoveryv1.LabelManagedBy] = manager }
