@@ -20,6 +20,7 @@ var someNodes = []string{"a", "b", "1", "2", "3"}
 var (
 	localService  = objects.LocalService
 	hostnamesMode = objects.HostnamesMode
+	selecting     = objects.Selecting
 	stored        = objects.Stored
 	foreign       = objects.ForeignService
 	specs         = objects.Specs
@@ -78,11 +79,7 @@ func existing(t *testing.T, ls *v1alpha1.LocalService, nodes []string, edit ...f
 			nodes = []string{""}
 		}
 		for _, node := range nodes {
-			s := stored(template.Service(node))
-			for _, e := range edit {
-				e(s)
-			}
-			services = append(services, s)
+			services = append(services, objects.Edit(stored(template.Service(node)), edit...))
 		}
 	}
 	return services

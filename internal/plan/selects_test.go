@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
@@ -54,7 +53,7 @@ func FuzzSelects(f *testing.F) {
 			ls.Spec.NodeSelectorTerms = append(ls.Spec.NodeSelectorTerms, term)
 		}
 		for range 5 {
-			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{}}}
+			node := objects.Node("n")
 			for range random.IntN(4) {
 				node.Labels[key()] = of(values...)
 			}
