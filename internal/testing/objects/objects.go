@@ -149,7 +149,7 @@ func SourceSlice(service string, uid types.UID, name string, pods ...string) *di
 	return s
 }
 
-// Endpoint returns the endpoint of a pod such as a on a node, or b@n2 on another one. With ! at the end, it is not ready.
+// Endpoint returns the endpoint of a pod such as a on a node, or b@n2 on another one. A pod a! is not ready.
 func Endpoint(pod, node string) discoveryv1.Endpoint {
 	pod, notReady := strings.CutSuffix(pod, "!")
 	pod, other, _ := strings.Cut(pod, "@")
