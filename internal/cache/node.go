@@ -12,13 +12,13 @@ import (
 
 // Node keeps the name of a Node, its labels, by which LocalServices select it, and when it was created.
 type Node struct {
-	plan.Identity
+	identity
 	Labels  plan.LabelString
 	created int64 // in Unix seconds
 }
 
 func trimNode(full *metav1.PartialObjectMetadata) (*Node, error) {
-	return &Node{Identity: plan.IdentityOf(full), Labels: plan.LabelStringOf(full.Labels),
+	return &Node{identity: identityOf(full), Labels: plan.LabelStringOf(full.Labels),
 		created: full.CreationTimestamp.Unix()}, nil
 }
 

@@ -17,7 +17,7 @@ import (
 
 // Pod keeps the fields of a Pod that are read, in a hundredth of the memory.
 type Pod struct {
-	plan.Identity
+	identity
 	node       unique.Handle[string] // spec.nodeName
 	unlabelled *unlabelled           // nothing while the node label is right, as it is for most pods
 }
@@ -35,7 +35,7 @@ type unlabelled struct {
 var nothing = &unlabelled{labels: unique.Make(plan.LabelString(""))}
 
 func trimPod(full *corev1.Pod, nodeLabelKey string) (*Pod, error) {
-	p := &Pod{Identity: plan.IdentityOf(full), node: unique.Make(full.Spec.NodeName), unlabelled: nothing}
+	p := &Pod{identity: identityOf(full), node: unique.Make(full.Spec.NodeName), unlabelled: nothing}
 	value, exists := full.Labels[nodeLabelKey]
 	if value == naming.NodeLabelValue(full.Spec.NodeName) {
 		return p, nil

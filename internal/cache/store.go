@@ -28,8 +28,8 @@ type watched[T cache.Object] struct {
 	synced []cache.InformerSynced // of the informer and of its handlers
 }
 
-// theIndex names the index of a store: each has one.
-const theIndex = "key"
+// keyIndex names the index of a store: each has one.
+const keyIndex = "key"
 
 // newStore makes a store with an informer for each namespace. trim keeps only the fields of an object that are read.
 // index returns the key under which an object is found in its namespace, and whether it is; it is nil if none is.
@@ -55,7 +55,7 @@ func newStore[T cache.Object, Full any](o *Options, resource string, namespaces 
 			}
 			return obj, nil // Trimmed before, or a tombstone.
 		}))
-		utilruntime.Must(informer.AddTypedIndexers(cache.TypedIndexers[T]{theIndex: func(obj T) ([]string, error) {
+		utilruntime.Must(informer.AddTypedIndexers(cache.TypedIndexers[T]{keyIndex: func(obj T) ([]string, error) {
 			if index != nil {
 				if key, isIndexed := index(obj); isIndexed {
 					return []string{obj.GetNamespace() + "/" + key}, nil
@@ -128,7 +128,7 @@ func (s *Store[T]) Keys() iter.Seq[types.NamespacedName] {
 // cache.
 func (s *Store[T]) indexed(namespace, key string) (objs []T) {
 	if informer := s.in(namespace); informer != nil {
-		objs, _ = informer.GetTypedIndexer().ByTypedIndex(theIndex, namespace+"/"+key) // It exists.
+		objs, _ = informer.GetTypedIndexer().ByTypedIndex(keyIndex, namespace+"/"+key) // It exists.
 	}
 	return objs
 }

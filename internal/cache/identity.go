@@ -1,4 +1,4 @@
-package plan
+package cache
 
 import (
 	"unique"
@@ -6,17 +6,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Identity keeps the fields that an informer needs of an object: its key and its resource version. A struct that embeds
+// identity keeps the fields that an informer needs of an object: its key and its resource version. A struct that embeds
 // it can be cached.
-type Identity struct {
+type identity struct {
 	namespace       unique.Handle[string]
 	name            string
 	resourceVersion string
 }
 
-// IdentityOf returns the Identity of an object.
-func IdentityOf(object metav1.Object) Identity {
-	return Identity{
+func identityOf(object metav1.Object) identity {
+	return identity{
 		namespace:       unique.Make(object.GetNamespace()),
 		name:            object.GetName(),
 		resourceVersion: object.GetResourceVersion(),
@@ -24,15 +23,15 @@ func IdentityOf(object metav1.Object) Identity {
 }
 
 // GetNamespace returns the object's namespace, "" for none.
-func (i *Identity) GetNamespace() string { return i.namespace.Value() }
+func (i *identity) GetNamespace() string { return i.namespace.Value() }
 
 // GetName returns the object's name.
-func (i *Identity) GetName() string { return i.name }
+func (i *identity) GetName() string { return i.name }
 
 // GetResourceVersion returns the object's resource version when it was cached.
-func (i *Identity) GetResourceVersion() string { return i.resourceVersion }
+func (i *identity) GetResourceVersion() string { return i.resourceVersion }
 
 // GetObjectMeta makes it a metav1.ObjectMetaAccessor, from which caches make their keys.
-func (i *Identity) GetObjectMeta() metav1.Object {
+func (i *identity) GetObjectMeta() metav1.Object {
 	return &metav1.ObjectMeta{Namespace: i.GetNamespace(), Name: i.name, ResourceVersion: i.resourceVersion}
 }
