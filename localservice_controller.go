@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -158,15 +159,16 @@ func (c *localServiceController) plan(ls *v1alpha1.LocalService, templates plan.
 	nodes := c.caches.Nodes.Selected(ls)
 	names := c.caches.Names(ls, nodes, c.options.NodeLabelKey)
 	names.Slices = c.caches.HostnameSlicesOf(cache.KeyOf(ls))
+	published := c.caches.EndpointSlicesOf(cache.KeyOf(ls))
 	return plan.Compute(plan.Input{
 		Templates:   templates,
 		Nodes:       nodes,
 		Owned:       owned,
 		Lookup:      func(name string) *corev1.Service { return c.caches.Services.Get(ls.Namespace, name) },
 		NodeExists:  c.nodeExists,
-		Ready:       c.caches.ReadyServices(ls),
+		Ready:       plan.ReadyServices(ls, published),
 		Names:       names,
-		PortNumbers: c.caches.PortNumbers(ls),
+		PortNumbers: plan.PortNumbersOf(ls, slices.AppendSeq(published, maps.Values(names.Slices))),
 	})
 }
 

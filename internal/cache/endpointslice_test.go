@@ -7,7 +7,6 @@ import (
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
@@ -96,103 +95,24 @@ func TestSameEndpointSlice(t *testing.T) {
 	}
 }
 
-// TestReadyServices: a Service with a cluster IP answers if a pod is ready, and all ports whose targetPort is a name
-// are published. A headless name resolves without ports, too.
-func TestReadyServices(t *testing.T) {
-	for name, c := range map[string]struct {
-		wanted          []string
-		published       [][]string // in each EndpointSlice
-		notAtClusterIPs bool
-	}{
-		"all":                           {[]string{"http", "metrics"}, [][]string{{"metrics", "http"}}, false},
-		"one without a name":            {[]string{""}, [][]string{{""}}, false},
-		"none, and none is wanted":      {nil, [][]string{nil}, false},
-		"none":                          {[]string{""}, [][]string{nil}, true},
-		"another":                       {[]string{"http"}, [][]string{{""}}, true},
-		"one of two":                    {[]string{"http", "metrics"}, [][]string{{"http"}}, true},
-		"each at other pods":            {[]string{"http", "metrics"}, [][]string{{"http"}, {"metrics"}}, false},
-		"one whose name begins alike":   {[]string{"http"}, [][]string{{"http-admin"}}, true},
-		"another, and one without name": {[]string{""}, [][]string{{"http"}}, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			caches := newCaches(t)
-			for i, ports := range c.published {
-				slice := objects.EndpointSlice("demo-a", "a")
-				slice.Name, slice.Ports = fmt.Sprint("demo-a-", i), nil
-				for _, port := range ports {
-					slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{Name: &port})
-				}
-				showSlice(t, caches, slice)
-			}
-			for _, clusterIP := range []string{"", "None"} {
-				ls := objects.LocalService(func(ls *v1alpha1.LocalService) {
-					ls.Spec.ClusterIP, ls.Spec.Ports = clusterIP, nil
-					for _, name := range c.wanted {
-						ls.Spec.Ports = append(ls.Spec.Ports, v1alpha1.ServicePort{Name: name,
-							TargetPort: intstr.FromString("web")})
-					}
-				})
-				want := clusterIP == "None" || !c.notAtClusterIPs
-				if got := caches.ReadyServices(ls)["demo-a"]; got != want {
-					t.Errorf("cluster IP %q: answers: %v", clusterIP, got)
-				}
-				for i := range ls.Spec.Ports {
-					ls.Spec.Ports[i].TargetPort = intstr.FromInt32(8080)
-				}
-				if !caches.ReadyServices(ls)["demo-a"] {
-					t.Errorf("cluster IP %q: does not answer at numbers", clusterIP)
-				}
-			}
-		})
-	}
-}
-
-// TestPortNumbers: the numbers of named ports come from EndpointSlices, in both modes. Clients of cluster IPs need
-// none.
-func TestPortNumbers(t *testing.T) {
-	for mode, edit := range map[string]func(ls *v1alpha1.LocalService){
-		"":          func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP = "None" },
-		"Hostnames": objects.HostnamesMode,
-	} {
-		c, ls := newCaches(t), objects.LocalService(edit)
-		for i, ports := range []map[string]int32{{"http": 8080, "dns": 53}, {"http": 9090}, {}} {
-			slice := objects.EndpointSlice("demo-a", "a")
-			slice.Name, slice.Ports = fmt.Sprint("demo-", i), nil
-			slice.Labels[v1alpha1.HostnamesLabelKey] = mode
-			for name, number := range ports {
-				slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{Name: &name, Port: &number})
-			}
-			showSlice(t, c, slice)
-		}
-		if got := c.PortNumbers(ls); got != nil {
-			t.Errorf("%q without a named port: %v", mode, got)
-		}
-		ls.Spec.Ports = []v1alpha1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromString("web")}}
-		if got := c.PortNumbers(ls); len(got) != 2 || got["http"] != plan.Differs || got["dns"] != 53 {
-			t.Errorf("%q: %v", mode, got)
-		}
-		ls.Spec.ClusterIP, ls.Spec.Mode = "", ""
-		if got := c.PortNumbers(ls); got != nil {
-			t.Errorf("%q with a cluster IP: %v", mode, got)
-		}
-	}
-}
-
-// TestEndpointSlicesOf: a LocalService has the EndpointSlices of its namespace that name it.
+// TestEndpointSlicesOf: a LocalService has the EndpointSlices of its namespace that name it. Those of generated Services
+// count while an endpoint is ready.
 func TestEndpointSlicesOf(t *testing.T) {
 	c := newCaches(t)
 	for _, namespace := range []string{"default", "other"} {
-		slice := objects.EndpointSlice("demo-"+namespace, "a")
-		slice.Namespace = namespace
-		showSlice(t, c, slice)
-		slice.Labels[v1alpha1.HostnamesLabelKey] = v1alpha1.HostnamesSource
-		showSlice(t, c, slice)
+		for name, endpoint := range map[string]string{"ready": "a", "unready": "a!"} {
+			slice := objects.EndpointSlice("demo-a", endpoint)
+			slice.Namespace, slice.Name = namespace, name
+			showSlice(t, c, slice)
+			slice.Labels[v1alpha1.HostnamesLabelKey] = v1alpha1.HostnamesSource
+			showSlice(t, c, slice)
+		}
 	}
-	ls := objects.LocalService()
-	if ready := c.ReadyServices(ls); len(ready) != 1 || !ready["demo-default"] {
-		t.Errorf("ready: %v", ready)
+	ls := KeyOf(objects.LocalService())
+	if of := c.EndpointSlicesOf(ls); len(of) != 1 || of[0].Name != "ready" || of[0].Namespace != "default" {
+		t.Errorf("of generated Services: %v", of)
 	}
-	if named := c.HostnameSlicesOf(KeyOf(ls)); len(named) != 1 || named["demo-default-x"] == nil {
+	if named := c.HostnameSlicesOf(ls); len(named) != 2 || named["unready"].Namespace != "default" {
 		t.Errorf("of mode Hostnames: %v", named)
 	}
 }

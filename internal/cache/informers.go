@@ -1,5 +1,5 @@
 // Package cache holds the caches of the informers. They take most of the controller's memory, and grow with the
-// cluster. So they keep only the fields of each object that are read, and store once what many objects have in common.
+// cluster. So they keep only the fields of each object that are read, and pack Pods and Nodes, of which there are most.
 package cache
 
 import (
@@ -214,6 +214,11 @@ func (c *Caches) Names(ls *v1alpha1.LocalService, selected []string, nodeLabelKe
 	}
 	return plan.NamesOf(ls, nodeLabelKey, selected, c.Nodes.Labels(),
 		func(name string) *corev1.Service { return c.Services.Get(ls.Namespace, name) })
+}
+
+// EndpointSlicesOf returns the EndpointSlices of a LocalService's Services for nodes that have a ready endpoint.
+func (c *Caches) EndpointSlicesOf(ls types.NamespacedName) []*discoveryv1.EndpointSlice {
+	return c.EndpointSlices.indexed(ls.Namespace, ls.Name)
 }
 
 // HostnameSlicesOf returns the EndpointSlices of a LocalService of mode Hostnames, according to their labels, by name.
