@@ -111,5 +111,19 @@ func TestHandlersAddFewKeys(t *testing.T) {
 				t.Errorf("100 events of %s: %d keys, want %d", name, got, test.want)
 			}
 		}
+
+		// The API server drops fields of a spec that an older CustomResourceDefinition lacks, in the same generation.
+		looks := 0
+		localServices.lookSoon = func() { looks++ }
+		for generation, want := range []int{1, 1} {
+			pruned := objects.Edit(ls.DeepCopy(), func(ls *v1alpha1.LocalService) {
+				ls.ResourceVersion, ls.Spec.Ports = "pruned", nil
+				ls.Generation += int64(generation)
+			})
+			localServices.localServiceChanged(ls, pruned)
+			if looks != want {
+				t.Errorf("%d looks after a spec has changed within %d generations, want %d", looks, generation+1, want)
+			}
+		}
 	}, existing...)
 }

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -36,12 +37,13 @@ type localServiceController struct {
 	options *app.Options
 	// lackingFields returns the fields of a spec that the API server did not know when the work began.
 	lackingFields func() []string
+	lookSoon      func()          // whether it knows others by now
 	loop          *reconcile.Loop // The hostnames controller also adds LocalServices to it: see syncStatus.
 }
 
 func newLocalServiceController(deps *app.Dependencies, refusals *writer.Refusals) *localServiceController {
 	c := &localServiceController{caches: deps.Caches, writer: writer.New(&deps.Shared, refusals), options: deps.Options,
-		lackingFields: deps.LackingFields}
+		lackingFields: deps.LackingFields, lookSoon: deps.LookSoon}
 	c.loop = reconcile.New("localservice", deps.Clock, c.sync)
 	c.caches.LocalServices.OnChange(c.localServiceChanged)
 	c.caches.Nodes.OnChange(c.nodeChanged)
@@ -59,6 +61,9 @@ func (c *localServiceController) localServiceChanged(before, after *v1alpha1.Loc
 	isUpdate := before != nil && after != nil && after.UID == before.UID
 	isResync := isUpdate && before.ResourceVersion == after.ResourceVersion
 	if isUpdate && !isResync && before.Generation == after.Generation {
+		if !apiequality.Semantic.DeepEqual(&before.Spec, &after.Spec) {
+			c.lookSoon() // Only another CustomResourceDefinition changes a spec without a new generation.
+		}
 		c.loop.AddAfter(cache.KeyOf(after), reconcile.MaxBackoff)
 		return
 	}

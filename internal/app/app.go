@@ -39,6 +39,8 @@ type Dependencies struct {
 	// LackingFields returns the fields of a spec that the API server did not know when this instance began its work. An
 	// API server publishes a schema some time after it serves a resource.
 	LackingFields func() []string
+	// LookSoon makes the program look soon whether the API server knows other fields than before.
+	LookSoon func()
 }
 
 // Run waits until the cluster has what the controllers need, makes them, and runs them, while this instance leads,
@@ -86,7 +88,9 @@ func run(ctx context.Context, stop func(error), opts *Options,
 	var lacking []string // Found before the work begins.
 	deps.LackingFields = func() []string { return lacking }
 	leases := deps.Kube.CoordinationV1().Leases(opts.leaderElectionNamespace)
-	inspector := &inspector{LeaseInterface: leases, kube: deps.Kube, pods: deps.Caches.Pods, options: opts}
+	inspector := &inspector{LeaseInterface: leases, kube: deps.Kube, pods: deps.Caches.Pods, options: opts,
+		soon: make(chan struct{}, 1)}
+	deps.LookSoon = inspector.lookSoon
 	controllers := newControllers(deps)
 	work := func(ctx context.Context) {
 		lacking = findOldSchema(ctx, deps.Kube)
@@ -138,7 +142,7 @@ func NewDependencies(config *rest.Config, opts *Options,
 	caches := cache.New(cache.Options{Kube: kube, Dynamic: dyn, Metadata: meta, Namespaces: opts.Namespaces,
 		NodeLabelKey: opts.NodeLabelKey, Pods: opts.LabelPods, AllPods: opts.LabelAllPods,
 		OnReadError: onReadError, OnRestore: onRestore})
-	return Dependencies{Options: opts, Clock: clock.RealClock{}, LackingFields: func() []string { return nil },
+	return Dependencies{Options: opts, Clock: clock.RealClock{}, LackingFields: func() []string { return nil }, LookSoon: func() {},
 		Shared: writer.Shared{Kube: kube, Dynamic: dyn, Metadata: meta, Caches: caches,
 			Pool: writer.NewPool(opts.WriteConcurrency), Shuffle: rand.Shuffle}}, nil
 }

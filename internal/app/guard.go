@@ -22,8 +22,9 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// A leader looks at the cluster once new policies have had the time to be in force, and then at intervals.
-const firstLook, lookInterval = 5 * time.Second, time.Hour
+// A leader looks at the cluster once new policies have had the time to be in force, and then at intervals: shorter ones
+// while the guard is not in force, so that a repair shows.
+const firstLook, lookInterval, repairInterval = 5 * time.Second, time.Hour, time.Minute
 
 // inspector looks whether the cluster is as the controller needs it, and writes what others should know into the Lease.
 type inspector struct {
@@ -31,19 +32,32 @@ type inspector struct {
 	kube      kubernetes.Interface
 	pods      *cache.Pods
 	options   *Options
+	soon      chan struct{}
 	unguarded atomic.Value // of UnguardedAnnotationKey
+}
+
+// lookSoon makes the next look soon.
+func (i *inspector) lookSoon() {
+	select {
+	case i.soon <- struct{}{}:
+	default:
+	}
 }
 
 // run looks until ctx is done. It calls stop if the CustomResourceDefinition lacks other fields than it did.
 func (i *inspector) run(ctx context.Context, lacking []string, stop func(error)) {
-	for pause := firstLook; ; pause = lookInterval {
+	for pause := firstLook; ; {
 		select {
 		case <-ctx.Done():
 			return
+		case <-i.soon:
+			pause = firstLook
+			continue
 		case <-time.After(pause):
 		}
-		if i.options.guard {
-			i.checkGuard(ctx)
+		pause = lookInterval
+		if i.options.guard && !i.isGuarded(ctx) {
+			pause = repairInterval
 		}
 		if now, err := lackingFields(ctx, i.kube); err == nil && !slices.Equal(now, lacking) {
 			stop(fmt.Errorf("the CustomResourceDefinition lacks the fields %q now, and lacked %q before: this instance "+
@@ -52,9 +66,9 @@ func (i *inspector) run(ctx context.Context, lacking []string, stop func(error))
 	}
 }
 
-// checkGuard makes dry runs of what the guard must refuse, with each resource that it protects, and reports those that
+// isGuarded makes dry runs of what the guard must refuse, with each resource that it protects, and reports those that
 // the API server accepts. With pods, it needs one.
-func (i *inspector) checkGuard(ctx context.Context) {
+func (i *inspector) isGuarded(ctx context.Context) bool {
 	namespace := slices.Concat(i.options.Namespaces, []string{metav1.NamespaceDefault})[0]
 	meta, dryRun := metav1.ObjectMeta{Name: v1alpha1.FieldManager + "-trial"}, []string{metav1.DryRunAll}
 	accepted := []string{}
@@ -76,12 +90,13 @@ func (i *inspector) checkGuard(ctx context.Context) {
 		AddressType: discoveryv1.AddressTypeIPv4}, metav1.CreateOptions{DryRun: dryRun})
 	try("endpointslices", err)
 	metrics.Unguarded.Set(float64(len(accepted)))
-	i.unguarded.Store(strings.Join(accepted, ","))
-	if len(accepted) > 0 {
+	unguarded := strings.Join(accepted, ",")
+	if last := i.unguarded.Swap(unguarded); last != unguarded && unguarded != "" {
 		klog.FromContext(ctx).Error(nil, "The guard is not in force for this account: whoever has its token can change "+
 			"more than the controller does. Apply guard.yaml of the release (in the source artifacts/deploy, with Helm "+
 			"guard.enabled) with the name of this account, or set -guard=false to do without", "resources", accepted)
 	}
+	return unguarded == ""
 }
 
 // Leases returns a client for the Lease.

@@ -19,7 +19,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// TestLooksEveryHour: a leader looks at the guard soon after it begins, and then at the guard and the schema every hour.
+// TestLooksEveryHour: a leader looks at the guard soon after it begins, and then at the guard and the schema every hour,
+// when it is asked to, and every minute while the guard is not in force.
 // The Lease says what the guard does not protect until the next look, and another schema stops the leader. With
 // -guard=false, it does not try the guard.
 func TestLooksEveryHour(t *testing.T) {
@@ -49,7 +50,8 @@ func TestLooksEveryHour(t *testing.T) {
 		}
 		leases := kubefake.NewClientset(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "b"}}).
 			CoordinationV1().Leases("b")
-		i := &inspector{LeaseInterface: leases, kube: deps.Kube, pods: deps.Caches.Pods, options: opts}
+		i := &inspector{LeaseInterface: leases, kube: deps.Kube, pods: deps.Caches.Pods, options: opts,
+			soon: make(chan struct{}, 1)}
 		expect := func(when string, wantTries int32, wantUnguarded string) {
 			t.Helper()
 			synctest.Wait()
@@ -83,12 +85,18 @@ func TestLooksEveryHour(t *testing.T) {
 		expect("before the second look", 2, "")
 		time.Sleep(2 * time.Second)
 		expect("without guard", 4, "services,endpointslices")
+		time.Sleep(repairInterval)
+		expect("still without guard", 6, "services,endpointslices")
+		accepts.Store(false)
+		time.Sleep(repairInterval)
+		expect("with guard again", 8, "")
 		isOld.Store(true)
 		time.Sleep(lookInterval - 2*time.Second)
 		if ctx.Err() != nil {
 			t.Error("it stops before it has looked")
 		}
-		time.Sleep(2 * time.Second)
+		i.lookSoon()
+		time.Sleep(firstLook)
 		<-ended
 		if cause := fmt.Sprint(context.Cause(ctx)); !strings.Contains(cause, `"spec.clusterIP" "spec.ports" `) {
 			t.Error(cause)
@@ -98,6 +106,6 @@ func TestLooksEveryHour(t *testing.T) {
 		short, cancel := context.WithTimeout(t.Context(), lookInterval)
 		defer cancel()
 		i.run(short, lacking, func(error) {})
-		expect("with -guard=false", tried, "services,endpointslices")
+		expect("with -guard=false", tried, "")
 	})
 }
