@@ -300,3 +300,16 @@ func TestEveryFieldServiceMetadata(t *testing.T) {
 		t.Errorf("wrong metadata without serviceMetadata (-want +got):\n%s", diff)
 	}
 }
+
+// TestNodeAnnotation: a Service that belongs to no node loses the annotation that names one.
+func TestNodeAnnotation(t *testing.T) {
+	tmpl := template(t, localService(hostnamesMode))
+	live := stored(tmpl.Service(""))
+	live.Annotations[v1alpha1.NodeAnnotationKey] = "a"
+	if action := actionOn(tmpl, live, ""); action != Update {
+		t.Fatalf("%s, want an update", action)
+	}
+	if _, after := patched(t, tmpl, live, ""); actionOn(tmpl, after, "") != "" || NodeOf(after) != "" {
+		t.Errorf("not in place afterwards: %v", after.Annotations)
+	}
+}
