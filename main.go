@@ -8,6 +8,7 @@ import (
 	"flag"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"sync"
 	"syscall"
 
@@ -21,6 +22,9 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // A second signal ends the program at once.
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(50) // Most of the heap is caches, which last, so that more collections cost little.
+	}
 	os.Exit(run(ctx, os.Args[1:]))
 }
 
