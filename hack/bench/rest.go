@@ -33,7 +33,7 @@ const (
 )
 
 // memoryLimits are the targets of row 6, in MB, by the number of pods.
-var memoryLimits = map[int]float64{20000: 60, mostPods: 95}
+var memoryLimits = map[int]float64{20000: 100, mostPods: 140}
 
 // measureLoaded measures rows 4, 6 and 7, with one control plane to which more and more pods are added.
 func measureLoaded(ctx context.Context, b *bench) {
