@@ -123,6 +123,6 @@ func specNames() []string { return slices.Sorted(maps.Keys(specs)) }
 
 // actionOn returns the action of a template for the Service of a node.
 func actionOn(t *Template, live *corev1.Service, node string) Action {
-	action, _ := t.actionOn(live, node)
+	action, _ := t.actionOn(live, node, t.wantFor(node))
 	return action
 }

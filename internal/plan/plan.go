@@ -114,13 +114,17 @@ func computeServices(in *Input) Plan {
 	plan := newPlan(in, template.owner)
 	plan.Nodes = len(in.Nodes)
 	rivals, wanted := Rivals(template.owner, in.Nodes), make(map[string]bool, len(in.Nodes))
+	want := template.wantFor("")
 	for _, node := range in.Nodes {
 		if rivals[node] != "" {
 			continue
 		}
+		if template.setNode(want, node); template.hasVariables {
+			want = template.wantFor(node)
+		}
 		name := template.name(node)
 		wanted[name] = true
-		plan.compare(in, template, node)
+		plan.compare(in, template, node, want)
 		if in.Owned[name] != nil && in.Ready[name] {
 			plan.Ready++
 		}
@@ -141,7 +145,7 @@ func computeHostnames(in *Input) Plan {
 	for _, template := range in.Templates {
 		wanted[template.name("")] = true
 		if !plan.SelectsNothing || in.Names.Source != nil || in.Names.Published != nil {
-			plan.compare(in, template, "")
+			plan.compare(in, template, "", template.wantFor(""))
 		}
 	}
 	plan.finish(in, wanted, rivals)
@@ -155,14 +159,14 @@ func newPlan(in *Input, ls *v1alpha1.LocalService) Plan {
 		SelectsNothing: len(in.Nodes) == 0 && HasNodeSelector(ls)}
 }
 
-// compare adds what to do about the Service of a node.
-func (p *Plan) compare(in *Input, template *Template, node string) {
+// compare adds what to do about the Service of a node, which should be as want.
+func (p *Plan) compare(in *Input, template *Template, node string, want *corev1.Service) {
 	name := template.name(node)
 	current := in.Owned[name]
 	if current == nil {
 		current = in.Lookup(name)
 	}
-	action, found := template.actionOn(current, node)
+	action, found := template.actionOn(current, node, want)
 	if action == "" {
 		p.InPlace++
 		return
@@ -206,7 +210,7 @@ type difference struct {
 }
 
 // actionOn returns what to do about the current Service of a node, and what differs; "" if there is nothing to do.
-func (t *Template) actionOn(current *corev1.Service, node string) (Action, difference) {
+func (t *Template) actionOn(current *corev1.Service, node string, want *corev1.Service) (Action, difference) {
 	holder := HolderOf(t.owner, t.purpose, node, t.nodeLabelKey, current)
 	switch {
 	case holder == Nobody:
@@ -216,7 +220,7 @@ func (t *Template) actionOn(current *corev1.Service, node string) (Action, diffe
 	case holder == Predecessor, current.DeletionTimestamp != nil:
 		return Wait, difference{}
 	}
-	found := t.compare(current, node)
+	found := compare(want, current)
 	switch {
 	case len(found.fields) == 0:
 		return "", found

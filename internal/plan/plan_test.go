@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -71,5 +72,25 @@ func TestComputeReady(t *testing.T) {
 	in.Ready = map[string]bool{"demo-a": true, "demo-c": true, "demo-gone": true}
 	if got := Compute(in).Ready; got != 1 {
 		t.Errorf("%d ready nodes, want 1", got)
+	}
+}
+
+// BenchmarkCompute plans a LocalService that has everything on 5,000 nodes.
+func BenchmarkCompute(b *testing.B) {
+	tmpl, err := NewTemplates(localService(), nodeLabelKey, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	in := Input{Templates: tmpl, Owned: map[string]*corev1.Service{}}
+	for i := range 5000 {
+		node := fmt.Sprintf("node%04d", i)
+		in.Nodes = append(in.Nodes, node)
+		service := stored(tmpl[0].Service(node))
+		in.Owned[service.Name] = service
+	}
+	for b.Loop() {
+		if plan := Compute(in); plan.InPlace != len(in.Nodes) {
+			b.Fatal(plan.InPlace)
+		}
 	}
 }

@@ -225,7 +225,7 @@ func (t *Template) Service(node string) *corev1.Service {
 
 // Mismatches returns the fields in which a Service differs from the desired Service of its node.
 func (t *Template) Mismatches(service *corev1.Service, node string) []string {
-	return t.compare(service, node).fields
+	return compare(t.wantFor(node), service).fields
 }
 
 // IsUnchanged reports whether an update has left all that a LocalService decides about a Service.
@@ -235,9 +235,8 @@ func IsUnchanged(before, after *corev1.Service) bool {
 		same(before.Annotations, after.Annotations) && same(before.OwnerReferences, after.OwnerReferences)
 }
 
-// compare returns how a Service differs from the desired Service of a node.
-func (t *Template) compare(have *corev1.Service, node string) (found difference) {
-	want := t.wantFor(node)
+// compare returns how a Service differs from the desired one.
+func compare(want, have *corev1.Service) (found difference) {
 	for _, f := range allFields {
 		if !f.matches(want, have) {
 			found.fields = append(found.fields, f.name)

@@ -118,7 +118,7 @@ func TestEveryFieldSettles(t *testing.T) {
 			if action := actionOn(before, live, "node2"); action != "" {
 				t.Fatalf("%s: %s right after creation: %s", from, action, mismatches(before, live))
 			}
-			action, found := after.actionOn(live, "node2")
+			action, found := after.actionOn(live, "node2", after.wantFor("node2"))
 			// A family that is no longer requested stays: we cannot know which one the API server would choose.
 			if (action == "") != (from == to || from == "IPv6" && to == "cluster IP") {
 				t.Errorf("from %q to %q: action %q", from, to, action)

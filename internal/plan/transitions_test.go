@@ -43,7 +43,7 @@ func TestImmutableTransitions(t *testing.T) {
 		{"IPv6", "cluster IP", ""},
 	} {
 		before, after := template(t, localService(specs[c.from])), template(t, localService(specs[c.to]))
-		action, found := after.actionOn(stored(before.Service("node2")), "node2")
+		action, found := after.actionOn(stored(before.Service("node2")), "node2", after.wantFor("node2"))
 		if got := stdcmp.Or(found.immutable, string(action)); got != c.want {
 			t.Errorf("from %q to %q: %q, want %q", c.from, c.to, got, c.want)
 		}

@@ -45,11 +45,16 @@ func (t *Template) wantFor(node string) *corev1.Service {
 			Annotations: expandAll(given.Annotations, node, label)})
 	}
 	if t.purpose == ForNode {
-		value := naming.NodeLabelValue(node)
-		want.Spec.Selector[t.nodeLabelKey], want.Labels[t.nodeLabelKey] = value, value
-		want.Annotations[v1alpha1.NodeAnnotationKey] = node
+		t.setNode(&want, node)
 	}
 	return &want
+}
+
+// setNode makes the desired Service of another node from that of a node, for a template without variables.
+func (t *Template) setNode(want *corev1.Service, node string) {
+	value := naming.NodeLabelValue(node)
+	want.Spec.Selector[t.nodeLabelKey], want.Labels[t.nodeLabelKey] = value, value
+	want.Annotations[v1alpha1.NodeAnnotationKey] = node
 }
 
 // DiffersFor reports whether variables in a LocalService have other values after the labels of a node have changed.
