@@ -13,6 +13,6 @@ status=0
 while IFS= read -r module; do
     mapfile -t packages < <(go list -C "$module" -f '{{.Dir}}' ./... | "${choose[@]}")
     ((${#packages[@]})) || continue
-    (cd "$module" && "$OLDPWD/bin/golangci-lint" run --config "$OLDPWD/.golangci.yml" "${packages[@]}") || status=1
+    (cd "$module" && "$OLDPWD/bin/golangci-lint" run --allow-parallel-runners --config "$OLDPWD/.golangci.yml" "${packages[@]}") || status=1
 done <hack/modules.txt
 exit "$status"
