@@ -31,14 +31,13 @@ const (
 	dnsPort = 53
 )
 
-// askDNS adds to lists the answers of the cluster's DNS for their names, and returns a warning about all names.
-func (c *cluster) askDNS(ctx context.Context, lists []*diagnose.NodeList, flags *nodesFlags) (warning string,
-	err error) {
+// askDNS adds to lists the answers of the cluster's DNS for their names.
+func (c *cluster) askDNS(ctx context.Context, lists []*diagnose.NodeList, flags *nodesFlags) error {
 	ctx, cancel := context.WithTimeout(ctx, dnsTimeout)
 	defer cancel()
 	server, address, err := c.connectDNS(ctx, flags.dnsService)
 	if err != nil {
-		return "", fmt.Errorf("--dns: %w", err)
+		return fmt.Errorf("--dns: %w", err)
 	}
 	known := "kubernetes.default.svc." + flags.clusterDomain // It exists in every cluster.
 	replies := map[string]*diagnose.DNSReply{known: {}}
@@ -53,16 +52,15 @@ func (c *cluster) askDNS(ctx context.Context, lists []*diagnose.NodeList, flags 
 	if !slices.ContainsFunc(slices.Collect(maps.Values(replies)), func(reply *diagnose.DNSReply) bool {
 		return len(reply.Addresses) > 0 || reply.Failure != ""
 	}) {
-		return "", fmt.Errorf("--dns: the cluster's DNS (pod %s) has no address for any of the names, nor for %s (it "+
+		return fmt.Errorf("--dns: the cluster's DNS (pod %s) has no address for any of the names, nor for %s (it "+
 			"says %s): either %s is not the domain of the cluster, which the line \"search\" of /etc/resolv.conf in "+
 			"any pod ends with (set --cluster-domain), or the server has not reached the API server", server.Pod,
 			known, replies[known].Code, flags.clusterDomain)
 	}
 	for _, list := range lists {
 		diagnose.AddDNS(list, server, replies)
-		warning = cmp.Or(warning, list.DNS.Message)
 	}
-	return warning, nil
+	return nil
 }
 
 // connectDNS finds a pod of the cluster's DNS server and returns an address on this machine that leads to it.
@@ -84,11 +82,7 @@ func (c *cluster) connectDNS(ctx context.Context, service string) (server diagno
 			"run in pods (Cloud DNS for GKE, say), resolve a name from a pod instead", service, dnsPort, c.kubectl,
 			namespace)
 	}
-	pod, err := c.kube.CoreV1().Pods(namespace).Get(ctx, podName, metav1.GetOptions{})
-	if err != nil {
-		return server, "", err
-	}
-	server = diagnose.DNSServer{Service: service, Pod: namespace + "/" + podName, KubeDNS: diagnose.IsKubeDNS(pod)}
+	server = diagnose.DNSServer{Service: service, Pod: namespace + "/" + podName}
 	address, err = c.forward(ctx, namespace, podName, port)
 	if err != nil {
 		err = fmt.Errorf("forward a port to pod %s/%s: %w", namespace, podName, err)

@@ -126,12 +126,9 @@ func (p *nodesPrinter) printOnce(ctx context.Context, o *objects, lists []*diagn
 		fmt.Fprintln(p.ErrOut, o.none(ctx))
 		return nil
 	}
-	var warning string
 	var notAsked error
 	if p.dns {
-		if warning, notAsked = o.askDNS(ctx, lists, p.nodesFlags); warning != "" {
-			fmt.Fprintln(p.ErrOut, "warning: "+words.Printable(warning))
-		}
+		notAsked = o.askDNS(ctx, lists, p.nodesFlags)
 	}
 	if len(lists) == 0 {
 		return p.print(nil) // An empty List.
