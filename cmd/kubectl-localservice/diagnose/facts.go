@@ -159,9 +159,8 @@ func Trim(object any) (any, error) {
 	case *corev1.Pod:
 		for _, containers := range [][]corev1.Container{o.Spec.InitContainers, o.Spec.Containers} {
 			for i, c := range containers {
-				containers[i] = corev1.Container{Name: c.Name, Ports: c.Ports, Command: c.Command, Args: c.Args,
-					Env: c.Env, LivenessProbe: c.LivenessProbe, StartupProbe: c.StartupProbe,
-					RestartPolicy: c.RestartPolicy}
+				containers[i] = corev1.Container{Name: c.Name, Ports: c.Ports, LivenessProbe: c.LivenessProbe,
+					StartupProbe: c.StartupProbe, RestartPolicy: c.RestartPolicy}
 			}
 		}
 		o.Annotations, o.Spec = nil, corev1.PodSpec{NodeName: o.Spec.NodeName, Affinity: o.Spec.Affinity,

@@ -3,7 +3,6 @@ package diagnose
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -321,16 +320,6 @@ func sinceItRuns(c *corev1.ContainerStatus, now time.Time) string {
 func elide(text string, p *corev1.Pod) string {
 	name := p.Name + "_" + p.Namespace
 	return strings.NewReplacer(name, "…", cmp.Or(string(p.UID), name), "…").Replace(text)
-}
-
-// namesItself reports whether a container of a pod has a name of its LocalService made from a variable, as
-// demo-$(NODE) or $(NODE).demo.
-func namesItself(p *corev1.Pod, localService string) bool {
-	name := regexp.QuoteMeta(localService)
-	variable := regexp.MustCompile(name + `-\$|[)}]\.` + name)
-	return slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool {
-		return variable.MatchString(fmt.Sprint(c.Command, c.Args, c.Env))
-	})
 }
 
 func containerPorts(p *corev1.Pod) (ports []corev1.ContainerPort) {

@@ -105,7 +105,7 @@ var rules = []rule{
 	}},
 	{PodsNotReady, func(n *name) bool { return len(n.unready) > 0 }, func(n *name) Finding {
 		return Finding{Cause: n.unready[0].cause, About: byCause(n.unready),
-			Act: cmp.Or(howToStart(n), seePod(n, n.unready[0]))}
+			Act: seePod(n, n.unready[0])}
 	}},
 	{EndpointsOutdated, func(n *name) bool { return len(n.unpublished) > 0 }, func(n *name) Finding {
 		return Finding{About: each(n.unpublished, podName),
@@ -224,16 +224,6 @@ func byCause(pods []*pod) string {
 		}
 		return p.Name + ": " + p.cause
 	})
-}
-
-// howToStart says how pods become ready that wait for a name of their LocalService; "" if they do not seem to.
-func howToStart(n *name) string {
-	if n.result.Answers() || n.facts.LocalService.Spec.PublishNotReadyAddresses || !slices.ContainsFunc(n.unready,
-		func(p *pod) bool { return p.Reason == ProbeFails && namesItself(p.object, n.facts.LocalService.Name) }) {
-		return ""
-	}
-	return "if it waits for its own name, which it gets only when it is ready, set publishNotReadyAddresses: true in " +
-		"the LocalService"
 }
 
 // seePod names the command that says more about what is wrong with a pod, "" if there is none.

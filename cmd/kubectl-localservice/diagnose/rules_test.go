@@ -55,10 +55,6 @@ func TestRules(t *testing.T) {
 		return []*discoveryv1.EndpointSlice{s}
 	}
 	crash := notReady(waiting("CrashLoopBackOff"))
-	asking := func(p *corev1.Pod) {
-		notReady(running)(p)
-		p.Spec.Containers = []corev1.Container{{Env: []corev1.EnvVar{{Name: "ADVERTISE", Value: "demo-$(NODE)"}}}}
-	}
 	daemon := func(node string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
 			p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
@@ -177,11 +173,6 @@ func TestRules(t *testing.T) {
 			"CrashLoopBackOff (a)" + log + "a"},
 		"not ready, but published, as Kubernetes does": {publishing(with(services, published(serving(anEndpoint("a",
 			"10.0.0.1", true), false)), aPod("a", "n1", crash))), PodsNotReady, Down, "0/1", "CrashLoopBackOff (a)" + log + "a"},
-		"waits for its own name": {with(services, unready, aPod("a", "n1", asking)), PodsNotReady, Down, "0/1",
-			"its readiness probe does not succeed (a); if it waits for its own name, which it gets only when it " +
-				"is ready, set publishNotReadyAddresses: true in the LocalService"},
-		"crashes and asks for its own name": {with(services, unready, aPod("a", "n1", asking, crash)), PodsNotReady, Down,
-			"0/1", "CrashLoopBackOff (a)" + log + "a"},
 		"not published yet": {with(services, nil, aPod("a", "n1")), EndpointsOutdated, Down, "0/0",
 			"pods are ready, but not in the EndpointSlices; kube-controller-manager has not added them yet (a)"},
 		"not published, as a quota is used up": {amid(with(services, nil, aPod("a", "n1")), Around{Events: []corev1.Event{
