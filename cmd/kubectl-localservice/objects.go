@@ -120,11 +120,22 @@ func newSource[L runtime.Object](o *objects, resource string, object runtime.Obj
 	_, err := s.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) { o.signal() },
 		UpdateFunc: func(any, any) { o.signal() }, DeleteFunc: func(any) { o.signal() }})
 	utilruntime.Must(err) // The informer has not been stopped.
-	utilruntime.Must(s.SetTransform(diagnose.Trim))
+	utilruntime.Must(s.SetTransform(trim))
 	utilruntime.Must(s.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
 		o.addProblem(ctx, resource, err) // Also of a list. A list that succeeds does not show that the watch will.
 	}))
 	return s
+}
+
+// trim drops the largest fields that nothing reads, before an object is kept.
+func trim(object any) (any, error) {
+	if o, isObject := object.(metav1.Object); isObject { // A tombstone is none.
+		o.SetManagedFields(nil)
+	}
+	if node, isNode := object.(*corev1.Node); isNode {
+		node.Status.Images = nil
+	}
+	return object, nil
 }
 
 // IsWatchListSemanticsUnSupported keeps informers from streaming lists: behind a proxy that drops bookmarks, they would
@@ -158,7 +169,7 @@ func (o *objects) read(ctx context.Context) error {
 			opts.LabelSelector = selectorOf(o.one.Spec.Selector).String()
 		}
 		return pager.New(s.ListWithContext).EachListItem(ctx, opts, func(object runtime.Object) error {
-			trimmed, _ := diagnose.Trim(object)
+			trimmed, _ := trim(object)
 			return s.GetIndexer().Add(trimmed)
 		})
 	})

@@ -100,6 +100,16 @@ func TestFollow(t *testing.T) {
 	}
 }
 
+// TestTrim: what is large and not read is dropped.
+func TestTrim(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", ManagedFields: []metav1.ManagedFieldsEntry{{}}},
+		Status: corev1.NodeStatus{Images: []corev1.ContainerImage{{}}}}
+	want := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
+	if got, err := trim(node); err != nil || !cmp.Equal(got, any(want)) {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
 // TestWatchProblems: a refused watch is reported, and so is its recovery.
 func TestWatchProblems(t *testing.T) {
 	f := newFixture(t)

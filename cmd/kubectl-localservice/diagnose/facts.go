@@ -148,27 +148,3 @@ var unwritten = []string{v1alpha1.ReasonWriteFailed, v1alpha1.ReasonHostnamesNot
 func isUnobserved(ls *v1alpha1.LocalService) bool {
 	return ls.Status.ObservedGeneration < ls.Generation
 }
-
-// Trim drops most of what neither Nodes nor the page of view reads, for caches. It changes its argument. It never
-// fails, and returns an error only because informers expect that of a transform.
-func Trim(object any) (any, error) {
-	if accessor, err := meta.Accessor(object); err == nil { // A tombstone, for example, is not an object.
-		accessor.SetManagedFields(nil)
-	}
-	switch o := object.(type) {
-	case *corev1.Pod:
-		for _, containers := range [][]corev1.Container{o.Spec.InitContainers, o.Spec.Containers} {
-			for i, c := range containers {
-				containers[i] = corev1.Container{Name: c.Name, Ports: c.Ports, LivenessProbe: c.LivenessProbe,
-					StartupProbe: c.StartupProbe, RestartPolicy: c.RestartPolicy}
-			}
-		}
-		o.Annotations, o.Spec = nil, corev1.PodSpec{NodeName: o.Spec.NodeName, Affinity: o.Spec.Affinity,
-			NodeSelector: o.Spec.NodeSelector, Tolerations: o.Spec.Tolerations,
-			InitContainers: o.Spec.InitContainers, Containers: o.Spec.Containers,
-			ReadinessGates: o.Spec.ReadinessGates, Volumes: only(o.Spec.Volumes, isClaim)}
-	case *corev1.Node:
-		o.Annotations, o.Status = nil, corev1.NodeStatus{Conditions: o.Status.Conditions}
-	}
-	return object, nil
-}

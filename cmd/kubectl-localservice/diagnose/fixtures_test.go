@@ -31,24 +31,17 @@ func nodesWith(names ...string) (all []*corev1.Node) {
 	return all
 }
 
-// listOf calls Nodes for nodes that may be listed. The result must be the same for trimmed objects, and no object may
-// be changed. A name where nothing answers always has a reason, and one without a reason has all its endpoints ready.
+// listOf calls Nodes for nodes that may be listed. No object may be changed. A name where nothing answers always has a reason, and one without a reason has all its endpoints ready.
 func listOf(t *testing.T, in Input) *NodeList {
 	t.Helper()
 	if in.Nodes != nil {
 		in.AllNodes = true
 	}
 	in.Kubectl = "kubectl"
-	trimmed, kept := in, in
-	trimmed.Pods, kept.Pods = copiesOf(in.Pods, trim[corev1.Pod]), copiesOf(in.Pods, nil)
-	trimmed.Nodes, kept.Nodes = copiesOf(in.Nodes, trim[corev1.Node]), copiesOf(in.Nodes, nil)
-	trimmed.Services, kept.Services = copiesOf(in.Services, trim[corev1.Service]), copiesOf(in.Services, nil)
-	trimmed.EndpointSlices = copiesOf(in.EndpointSlices, trim[discoveryv1.EndpointSlice])
-	kept.EndpointSlices, kept.LocalService = copiesOf(in.EndpointSlices, nil), in.LocalService.DeepCopy()
+	kept := in
+	kept.Pods, kept.Nodes, kept.Services = copiesOf(in.Pods), copiesOf(in.Nodes), copiesOf(in.Services)
+	kept.EndpointSlices, kept.LocalService = copiesOf(in.EndpointSlices), in.LocalService.DeepCopy()
 	list := Nodes(in)
-	if diff := cmp.Diff(list, Nodes(trimmed)); diff != "" {
-		t.Errorf("of trimmed objects (-whole +trimmed):\n%s", diff)
-	}
 	if diff := cmp.Diff(kept, in); diff != "" {
 		t.Fatalf("the input has been changed:\n%s", diff)
 	}
@@ -62,20 +55,11 @@ func listOf(t *testing.T, in Input) *NodeList {
 	return list
 }
 
-func copiesOf[T interface{ DeepCopy() T }](objects []T, change func(T) T) (copies []T) {
+func copiesOf[T interface{ DeepCopy() T }](objects []T) (copies []T) {
 	for _, object := range objects {
-		object = object.DeepCopy()
-		if change != nil {
-			object = change(object)
-		}
-		copies = append(copies, object)
+		copies = append(copies, object.DeepCopy())
 	}
 	return copies
-}
-
-func trim[T any](object *T) *T {
-	trimmed, _ := Trim(object)
-	return trimmed.(*T)
 }
 
 func localService(changes ...func(*v1alpha1.LocalService)) *v1alpha1.LocalService {

@@ -6,21 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
-
-// TestTrim: what is not read is dropped. listOf tests that nothing else is.
-func TestTrim(t *testing.T) {
-	full := aPod("a", "n1")
-	full.Spec.Containers = []corev1.Container{{Image: "app", Ports: []corev1.ContainerPort{{ContainerPort: 1}}}}
-	full.Annotations, full.ManagedFields = map[string]string{"a": "b"}, []metav1.ManagedFieldsEntry{{Manager: "m"}}
-	got := trim(full)
-	if c := got.Spec.Containers[0]; c.Image != "" || len(c.Ports) != 1 || got.Annotations != nil ||
-		got.ManagedFields != nil {
-		t.Errorf("kept: %+v", got)
-	}
-}
 
 // TestNatural: numbers in names count as numbers.
 func TestNatural(t *testing.T) {
