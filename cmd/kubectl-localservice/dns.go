@@ -32,14 +32,14 @@ const (
 )
 
 // askDNS adds to lists the answers of the cluster's DNS for their names.
-func (c *cluster) askDNS(ctx context.Context, lists []*diagnose.NodeList, flags *nodesFlags) error {
+func (o *objects) askDNS(ctx context.Context, lists []*diagnose.NodeList, service string) error {
 	ctx, cancel := context.WithTimeout(ctx, dnsTimeout)
 	defer cancel()
-	server, address, err := c.connectDNS(ctx, flags.dnsService)
+	server, address, err := o.connectDNS(ctx, service)
 	if err != nil {
 		return fmt.Errorf("--dns: %w", err)
 	}
-	known := "kubernetes.default.svc." + flags.clusterDomain // It exists in every cluster.
+	known := "kubernetes.default.svc." + o.clusterDomain // It exists in every cluster.
 	replies := map[string]*diagnose.DNSReply{known: {}}
 	for _, list := range lists {
 		for _, n := range list.Items {
@@ -55,7 +55,7 @@ func (c *cluster) askDNS(ctx context.Context, lists []*diagnose.NodeList, flags 
 		return fmt.Errorf("--dns: the cluster's DNS (pod %s) has no address for any of the names, nor for %s (it "+
 			"says %s): either %s is not the domain of the cluster, which the line \"search\" of /etc/resolv.conf in "+
 			"any pod ends with (set --cluster-domain), or the server has not reached the API server", server.Pod,
-			known, replies[known].Code, flags.clusterDomain)
+			known, replies[known].Code, o.clusterDomain)
 	}
 	for _, list := range lists {
 		diagnose.AddDNS(list, server, replies)

@@ -135,19 +135,29 @@ func pod(name, node string, ready bool) *corev1.Pod {
 func (f *fixture) run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errOut bytes.Buffer
-	p := newPlugin(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut})
+	p := newFactory(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut})
 	p.connect = func() (*cluster, error) {
 		c := f.cluster(cmp.Or(*p.config.Namespace, "default"))
 		c.kubectl = p.kubectl()
 		return c, nil
 	}
-	code = p.run(args)
+	code = run(p, args)
 	return code, out.String(), errOut.String()
 }
 
 func (f *fixture) cluster(namespace string) *cluster {
 	return &cluster{namespace: namespace, kube: f.kube, localServices: f.localServices,
 		forward: f.forward}
+}
+
+// read reads all LocalServices of the namespace, and what they are made of.
+func (f *fixture) read(t *testing.T) *objects {
+	t.Helper()
+	o, err := f.cluster("default").read(t.Context(), choice{clusterDomain: "cluster.local"}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
 }
 
 // want executes a command line, which must succeed and print this.

@@ -8,11 +8,15 @@ import (
 	"maps"
 	"net"
 	"net/url"
+	"os/signal"
+	"path"
 	"slices"
+	"strings"
 	"sync"
-	"sync/atomic"
+	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -23,14 +27,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/pager"
+	"k8s.io/klog/v2"
 
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/view"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/words"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -42,13 +47,50 @@ const (
 	controllerPoll = 10 * time.Second
 )
 
-// objects holds what LocalServices are made of, as the user may read it: listed once, or followed by informers. All
-// commands see it through snapshots.
+// choice holds which LocalServices are read: those with the names, or all of the namespace, or of all, with the labels.
+type choice struct {
+	names                   []string
+	selector, clusterDomain string
+	allNamespaces           bool
+}
+
+func (c *choice) addFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&c.selector, "selector", "l", "", "Show the LocalServices with these labels.")
+	cmd.Flags().StringVar(&c.clusterDomain, "cluster-domain", "cluster.local", "Domain of the cluster's DNS.")
+	cmd.Flags().BoolVarP(&c.allNamespaces, "all-namespaces", "A", false, "Show the LocalServices of all namespaces.")
+}
+
+// complete takes the names, which may have the form that -o name prints: lsvc/demo.
+func (c *choice) complete(args []string) {
+	for _, arg := range args {
+		c.names = append(c.names, path.Base(arg))
+	}
+}
+
+func (c *choice) validate() error {
+	if len(c.names) > 0 && (c.allNamespaces || c.selector != "") {
+		return errors.New("a name is one of a namespace, whatever its labels are: leave out either the name, or -A and -l")
+	}
+	if _, err := labels.Parse(c.selector); err != nil {
+		return fmt.Errorf("--selector %q: %w", c.selector, err)
+	}
+	return nil
+}
+
+// single returns the name of the only LocalService that is chosen, "" if there may be several.
+func (c *choice) single() string {
+	if len(c.names) == 1 {
+		return c.names[0]
+	}
+	return ""
+}
+
+// objects holds what LocalServices are made of, as the user may read it: listed once, and then followed by informers.
 type objects struct {
 	*cluster
-	*choice
+	choice
 
-	one      *v1alpha1.LocalService // as the command found it; nil for several
+	one      *v1alpha1.LocalService // the only one that is chosen, nil for several
 	allNodes bool                   // may be listed
 	withPods bool
 	follows  bool // what changes
@@ -69,29 +111,58 @@ type source struct {
 	cache.ListWatch
 }
 
-// snapshot holds what a watch reports. Before the cluster has been read, there are only problems.
+// snapshot holds what a watch reports.
 type snapshot struct {
 	view.Status
 
 	lists []*diagnose.NodeList
 }
 
-// newObjects makes the sources for one LocalService or, with nil, for those of the namespace.
-func (c *cluster) newObjects(one *v1alpha1.LocalService, chosen *choice) *objects {
-	o := &objects{cluster: c, choice: chosen, one: one, allNodes: true, withPods: true,
-		wake: make(chan struct{}, 1), problems: map[string]string{}, around: utilcache.NewExpiring()}
+// readAll reads what the chosen LocalServices are made of, and what their pods and the controller say.
+func (f *factory) readAll(ctx context.Context, chosen choice) (*objects, error) {
+	c, err := f.connect()
+	if err != nil {
+		return nil, err
+	}
+	o, err := c.read(ctx, chosen, true)
+	if err == nil && !o.allNodes {
+		fmt.Fprintln(f.ErrOut, "warning: you may not list nodes, so that some may be missing here")
+	}
+	return o, err
+}
+
+// read lists what the chosen LocalServices are made of.
+func (c *cluster) read(ctx context.Context, chosen choice, withPods bool) (*objects, error) {
+	if chosen.allNamespaces {
+		c.namespace = metav1.NamespaceAll
+	}
+	o := &objects{cluster: c, choice: chosen, allNodes: true, withPods: withPods, wake: make(chan struct{}, 1),
+		problems: map[string]string{}, around: utilcache.NewExpiring()}
+	for _, name := range chosen.names {
+		ls, err := c.localService(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if chosen.single() != "" {
+			o.one = ls
+		}
+	}
+	o.addSources()
+	return o, o.readSources(ctx)
+}
+
+func (o *objects) addSources() {
 	only := ""
-	if one != nil {
-		only = fields.OneTermEqualSelector(metav1.ObjectNameField, one.Name).String()
+	if o.one != nil {
+		only = fields.OneTermEqualSelector(metav1.ObjectNameField, o.one.Name).String()
 	}
 	o.localServices = newSource(o, "localservices", &v1alpha1.LocalService{},
-		c.localServices.LocalserviceV1alpha1().LocalServices(c.namespace), only)
-	o.nodes = newSource(o, "nodes", &corev1.Node{}, c.kube.CoreV1().Nodes(), "")
-	o.services = newSource(o, "services", &corev1.Service{}, c.kube.CoreV1().Services(c.namespace), "")
+		o.cluster.localServices.LocalserviceV1alpha1().LocalServices(o.namespace), only)
+	o.nodes = newSource(o, "nodes", &corev1.Node{}, o.kube.CoreV1().Nodes(), "")
+	o.services = newSource(o, "services", &corev1.Service{}, o.kube.CoreV1().Services(o.namespace), "")
 	o.endpointSlices = newSource(o, "endpointslices", &discoveryv1.EndpointSlice{},
-		c.kube.DiscoveryV1().EndpointSlices(c.namespace), "")
-	o.pods = newSource(o, "pods", &corev1.Pod{}, c.kube.CoreV1().Pods(c.namespace), "")
-	return o
+		o.kube.DiscoveryV1().EndpointSlices(o.namespace), "")
+	o.pods = newSource(o, "pods", &corev1.Pod{}, o.kube.CoreV1().Pods(o.namespace), "")
 }
 
 // lister lists and watches a resource, as all clients do.
@@ -153,69 +224,50 @@ func (o *objects) sources() []*source {
 	return sources
 }
 
-// read lists everything once.
-func (o *objects) read(ctx context.Context) error {
-	var reading sync.WaitGroup
-	defer reading.Wait()
-	if o.withPods { // Only they are diagnosed.
-		reading.Go(func() { o.setController(ctx) })
-	}
-	return o.each(func(s *source) error {
-		opts := metav1.ListOptions{}
-		if o.one != nil && s == o.localServices {
-			return s.GetIndexer().Add(o.one)
-		}
-		if o.one != nil && s == o.pods {
-			opts.LabelSelector = selectorOf(o.one.Spec.Selector).String()
-		}
-		return pager.New(s.ListWithContext).EachListItem(ctx, opts, func(object runtime.Object) error {
-			trimmed, _ := trim(object)
-			return s.GetIndexer().Add(trimmed)
-		})
-	})
-}
-
-// selectorOf selects nothing by a label that no object can have.
-func selectorOf(set labels.Set) labels.Selector {
-	selector, err := labels.ValidatedSelectorFromSet(set)
-	if err != nil {
-		return labels.Nothing()
-	}
-	return selector
-}
-
-// check finds out whether the user may read what a watch needs.
-func (o *objects) check(ctx context.Context) error {
-	return o.each(func(s *source) error {
-		_, err := s.ListWithContext(ctx, metav1.ListOptions{Limit: 1})
-		return err
-	})
-}
-
-// each reads from all sources at the same time. Many users who may see everything in a namespace may not list nodes:
-// they see the nodes that have a name.
-func (o *objects) each(read func(*source) error) error {
+// readSources lists from all sources at the same time. Many users who may see everything in a namespace may not list
+// nodes: they see the nodes that have a name.
+func (o *objects) readSources(ctx context.Context) error {
 	var reading errgroup.Group
 	isForbidden := false
 	for _, s := range o.sources() {
 		reading.Go(func() error {
-			err := read(s)
+			err := o.readSource(ctx, s)
 			if s == o.nodes && apierrors.IsForbidden(err) {
 				isForbidden = true
 				return nil
 			}
-			return known(err)
+			return err
 		})
+	}
+	if o.withPods { // Only they are diagnosed.
+		o.setController(ctx)
 	}
 	err := reading.Wait()
 	o.allNodes = !isForbidden
 	return err
 }
 
+func (o *objects) readSource(ctx context.Context, s *source) error {
+	opts := metav1.ListOptions{}
+	if o.one != nil && s == o.localServices {
+		return s.GetIndexer().Add(o.one)
+	}
+	if o.one != nil && s == o.pods {
+		opts.LabelSelector = selectorOf(o.one.Spec.Selector).String()
+	}
+	return pager.New(s.ListWithContext).EachListItem(ctx, opts, func(object runtime.Object) error {
+		trimmed, _ := trim(object)
+		return s.GetIndexer().Add(trimmed)
+	})
+}
+
 // lists returns the findings about the chosen LocalServices, by namespace and name.
 func (o *objects) lists(ctx context.Context) (lists []*diagnose.NodeList) {
+	selector, _ := labels.Parse(o.selector) // It is valid.
 	all := slices.DeleteFunc(inNamespace[v1alpha1.LocalService](o.localServices, metav1.NamespaceAll),
-		func(ls *v1alpha1.LocalService) bool { return !o.has(ls) })
+		func(ls *v1alpha1.LocalService) bool {
+			return len(o.names) > 0 && !slices.Contains(o.names, ls.Name) || !selector.Matches(labels.Set(ls.Labels))
+		})
 	natural := diagnose.Natural()
 	slices.SortFunc(all, func(a, b *v1alpha1.LocalService) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), natural(a.Name, b.Name))
@@ -228,6 +280,19 @@ func (o *objects) lists(ctx context.Context) (lists []*diagnose.NodeList) {
 		lists = append(lists, o.list(ctx, ls, in))
 	}
 	return lists
+}
+
+// none says that there is no LocalService of those that are chosen.
+func (o *objects) none(ctx context.Context) string {
+	which, where := strings.Join(o.names, " or "), "namespace "+o.namespace
+	if o.namespace == metav1.NamespaceAll {
+		where = "any namespace"
+	}
+	if o.selector != "" {
+		which = "with labels " + o.selector
+	}
+	left := keep(o, "", func() string { return o.orphans(ctx, "") })
+	return words.Join(" ", "There is no LocalService", which, "in "+where+".", left)
 }
 
 // input returns what concerns LocalServices of a namespace.
@@ -278,49 +343,40 @@ func inNamespace[T any](s *source, namespace string) (objects []*T) {
 	return objects
 }
 
-// follow reports a snapshot, and another one when something has changed, until ctx is done.
+// untilInterrupted ends a watch with Ctrl-C, and silences client-go: a lost watch is reported as a problem.
+func untilInterrupted(ctx context.Context) (context.Context, context.CancelFunc) {
+	klog.SetLogger(klog.Logger{})
+	return signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+}
+
+// follow reports a snapshot of what has been read, and another one when something has changed, until ctx is done.
 func (o *objects) follow(ctx context.Context, report func(snapshot)) {
 	o.follows = true
 	var running sync.WaitGroup
 	defer running.Wait()
-	var synced []cache.InformerSynced
 	for _, s := range o.sources() {
-		synced = append(synced, s.HasSynced)
 		running.Go(func() { s.RunWithContext(ctx) })
 	}
-	var loaded atomic.Bool
 	running.Go(func() {
-		wait.UntilWithContext(ctx, func(ctx context.Context) {
+		for sleep(ctx, controllerPoll); ctx.Err() == nil; sleep(ctx, controllerPoll) {
 			o.setController(ctx)
-			loaded.Store(cache.WaitForCacheSync(ctx.Done(), synced...))
 			o.signal() // Containers that run may have become well.
-		}, controllerPoll)
+		}
 	})
-	for {
+	for ctx.Err() == nil {
+		began := time.Now()
+		report(o.snapshot(ctx))
+		sleep(ctx, max(snapshotInterval, 3*time.Since(began)))
 		select {
 		case <-ctx.Done():
-			return
 		case <-o.wake:
 		}
-		began := time.Now()
-		report(o.snapshot(ctx, loaded.Load()))
-		sleep(ctx, max(snapshotInterval, 3*time.Since(began)))
 	}
 }
 
-func sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
-}
-
-func (o *objects) snapshot(ctx context.Context, loaded bool) snapshot {
-	s := snapshot{Status: view.Status{Loaded: loaded}}
-	if loaded {
-		s.lists = o.lists(ctx)
-	}
-	if loaded && len(s.lists) == 0 {
+func (o *objects) snapshot(ctx context.Context) snapshot {
+	s := snapshot{Status: view.Status{Loaded: true}, lists: o.lists(ctx)}
+	if len(s.lists) == 0 {
 		s.Nothing = o.none(ctx)
 	}
 	o.mu.Lock()
@@ -331,7 +387,7 @@ func (o *objects) snapshot(ctx context.Context, loaded bool) snapshot {
 }
 
 func (o *objects) setController(ctx context.Context) {
-	controller := o.cluster.controller(ctx)
+	controller := o.readController(ctx)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.controller = controller
@@ -371,5 +427,5 @@ func whyNoWatch(resource string, err error) string {
 		}
 		return fmt.Sprintf("the cluster cannot be reached, trying again: %v", err)
 	}
-	return fmt.Sprintf("cannot watch %s, trying again: %v", resource, explained(err))
+	return fmt.Sprintf("cannot watch %s, trying again: %v", resource, explainError(err))
 }

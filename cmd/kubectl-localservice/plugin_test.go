@@ -426,8 +426,8 @@ func TestCredentialPlugins(t *testing.T) {
 		t.Setenv("KUBECONFIG", kubeconfig)
 		t.Setenv("KUBERC", preferences)
 		var errOut bytes.Buffer
-		p := newPlugin(genericiooptions.IOStreams{Out: &errOut, ErrOut: &errOut})
-		code := p.run([]string{"nodes", "demo"})
+		f := newFactory(genericiooptions.IOStreams{Out: &errOut, ErrOut: &errOut})
+		code := run(f, []string{"nodes", "demo"})
 		_, err := os.Stat(ran)
 		if isDenied := strings.Contains(errOut.String(), "not allowed"); code != 1 || (err == nil) != runs ||
 			isDenied == runs || !strings.HasPrefix(errOut.String(), "error: ") {
@@ -440,9 +440,9 @@ func TestCredentialPlugins(t *testing.T) {
 func TestUnreachable(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	var errOut bytes.Buffer
-	p := newPlugin(genericiooptions.IOStreams{Out: &errOut, ErrOut: &errOut})
+	f := newFactory(genericiooptions.IOStreams{Out: &errOut, ErrOut: &errOut})
 	const want = "error: the cluster cannot be reached: check that it runs, and that $KUBECONFIG or"
-	if code := p.run([]string{"nodes", "demo", "--server=http://127.0.0.1:1"}); code != 1 ||
+	if code := run(f, []string{"nodes", "demo", "--server=http://127.0.0.1:1"}); code != 1 ||
 		!strings.HasPrefix(errOut.String(), want) {
 		t.Errorf("exit code %d: %s", code, errOut.String())
 	}

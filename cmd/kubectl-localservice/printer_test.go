@@ -81,8 +81,7 @@ func wantHarmless(t *testing.T, what, text string) {
 // TestControllerInPassing: a watch says what is wrong with the controller only if it still is in the next snapshot.
 func TestControllerInPassing(t *testing.T) {
 	streams, _, _, stderr := genericiooptions.NewTestIOStreams()
-	p := &nodesPrinter{plugin: newPlugin(streams), nodesFlags: &nodesFlags{}, table: printers.GetNewTabWriter(io.Discard),
-		before: map[string]*diagnose.NodeList{}, last: map[string]string{}}
+	p := &nodesPrinter{IOStreams: streams, table: printers.GetNewTabWriter(io.Discard)}
 	for i, c := range []struct{ says, want string }{{"", ""}, {"late", ""}, {"", ""}, {"late", ""}, {"late", "late\n"},
 		{"late", ""}} {
 		if err := p.printChanges([]*diagnose.NodeList{{Controller: c.says}}); err != nil {

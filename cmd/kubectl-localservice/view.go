@@ -19,8 +19,13 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-func (p *plugin) viewCommand() *cobra.Command {
-	var chosen choice
+type viewOptions struct {
+	*factory
+	choice
+}
+
+func newViewCommand(f *factory) *cobra.Command {
+	o := &viewOptions{factory: f}
 	cmd := &cobra.Command{
 		Use:   "view [NAME]",
 		Short: "Look at LocalServices in a browser, as they change",
@@ -39,43 +44,43 @@ that for Nodes, the nodes that have a name are shown.`,
 
   # On a machine that you reach by ssh: forward the port, and open the address on your own
   ssh -L 40123:127.0.0.1:40123 bastion`,
+		ValidArgsFunction: f.completion(completeName),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.complete(args)
+			if err := o.validate(); err != nil {
+				return err
+			}
+			return o.run(cmd.Context())
+		},
 	}
-	chosen.addTo(cmd, p, func(ctx context.Context) error { return p.view(ctx, &chosen) })
+	o.addFlags(cmd)
 	return cmd
 }
 
-func (p *plugin) view(ctx context.Context, chosen *choice) error {
+func (o *viewOptions) run(ctx context.Context) error {
 	ctx, cancel := untilInterrupted(ctx)
 	defer cancel()
-	o, err := p.objects(ctx, chosen)
+	read, err := o.readAll(ctx, o.choice)
 	if err != nil {
 		return err
 	}
-	if err := o.check(ctx); err != nil {
-		return err
-	}
-	scope := view.Scope{Context: p.contextName(), Namespace: o.namespace, Name: chosen.name, Flags: p.flagsOfCluster()}
-	if !o.allNodes {
+	config, _ := o.config.ToRawKubeConfigLoader().RawConfig() // It was good enough to connect.
+	scope := view.Scope{Context: cmp.Or(ptr.Deref(o.config.Context, ""), config.CurrentContext),
+		Namespace: read.namespace, Name: o.single(), Flags: o.flagsOfCluster()}
+	if !read.allNodes {
 		scope.Notice = "You may not list nodes: some may be missing here."
 	}
-	p.warnOfNodes(o)
-	server, err := view.NewServer(scope, o.details)
+	server, err := view.NewServer(scope, read.details)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(p.Out, "Serving at %s\nEnd with Ctrl-C.\n", server.URL())
+	fmt.Fprintf(o.Out, "Serving at %s\nEnd with Ctrl-C.\n", server.URL())
 	running, ctx := errgroup.WithContext(ctx)
 	running.Go(func() error { return server.Run(ctx) })
-	o.follow(ctx, func(s snapshot) {
-		server.Publish(view.NewMatrix(s.Status, s.lists, inNamespace[corev1.Node](o.nodes, metav1.NamespaceAll)))
+	read.follow(ctx, func(s snapshot) {
+		server.Publish(view.NewMatrix(s.Status, s.lists, inNamespace[corev1.Node](read.nodes, metav1.NamespaceAll)))
 	})
 	return running.Wait()
-}
-
-// contextName returns the context of the kubeconfig, for people who have several.
-func (p *plugin) contextName() string {
-	config, _ := p.config.ToRawKubeConfigLoader().RawConfig() // It was good enough to connect.
-	return cmp.Or(ptr.Deref(p.config.Context, ""), config.CurrentContext)
 }
 
 // podsWithEvents is for how many pods of a cell events are read.
@@ -98,7 +103,7 @@ func (o *objects) details(ctx context.Context, column, row string) *view.Details
 	events, err := o.events(ctx, ls, n)
 	d := &view.Details{Node: n, Events: view.NewEvents(events)}
 	if err != nil {
-		d.EventsProblem = explained(err).Error()
+		d.EventsProblem = explainError(err).Error()
 	}
 	return d
 }

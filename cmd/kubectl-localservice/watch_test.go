@@ -16,7 +16,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -25,16 +24,10 @@ import (
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
 )
 
-// all chooses every LocalService of the namespace.
-func all() *choice { return &choice{clusterDomain: "cluster.local", labels: labels.Everything()} }
-
 // startWatch watches the cluster of a fixture until the test ends.
 func startWatch(t *testing.T, f *fixture) (*objects, <-chan snapshot) {
 	t.Helper()
-	o := f.cluster("default").newObjects(nil, all())
-	if err := o.check(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	o := f.read(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	reported, ended := make(chan snapshot, 100), make(chan struct{})
 	go func() {
@@ -74,12 +67,8 @@ func TestFollow(t *testing.T) {
 				fail(&f.kube.Fake, "nodes", forbidden)
 			}
 			_, reported := startWatch(t, f)
-			first := until(t, reported, func(s snapshot) bool { return s.Loaded })
-			read := f.cluster("default").newObjects(nil, all())
-			if err := read.read(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(read.lists(t.Context()), first.lists); diff != "" {
+			first := until(t, reported, func(snapshot) bool { return true })
+			if diff := cmp.Diff(f.read(t).lists(t.Context()), first.lists); diff != "" {
 				t.Errorf("(-table +watch):\n%s", diff)
 			}
 			if err := f.kube.CoreV1().Pods("default").Delete(t.Context(), "c", metav1.DeleteOptions{}); err != nil {
@@ -130,19 +119,19 @@ func TestWatchProblems(t *testing.T) {
 // TestWatchUnreachable: a cluster that cannot be reached is one problem, however many attempts fail, and whatever their
 // errors.
 func TestWatchUnreachable(t *testing.T) {
-	o := &objects{cluster: &cluster{}, wake: make(chan struct{}, 1), problems: map[string]string{}}
+	o := newFixture(t).read(t)
 	refused := &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
 	for i, resource := range []string{"pods", "nodes", "pods"} {
 		o.addProblem(t.Context(), resource, &url.Error{Op: "Get", URL: fmt.Sprintf("https://api/?timeout=%ds", i),
 			Err: fmt.Errorf("%w - error from a previous attempt: %d", refused, i)})
 		want := []string{"the cluster cannot be reached, trying again: dial tcp: connection refused"}
-		if got := o.snapshot(t.Context(), false).Problems; !slices.Equal(got, want) {
+		if got := o.snapshot(t.Context()).Problems; !slices.Equal(got, want) {
 			t.Errorf("%q; want %q", got, want)
 		}
 	}
 	o.addProblem(t.Context(), "nodes", nil)
 	o.addProblem(t.Context(), "pods", nil)
-	if got := o.snapshot(t.Context(), false).Problems; len(got) > 0 {
+	if got := o.snapshot(t.Context()).Problems; len(got) > 0 {
 		t.Errorf("the problem is over, but reported: %q", got)
 	}
 }
@@ -161,15 +150,10 @@ func TestWatchRefused(t *testing.T) {
 func TestChangesPrinted(t *testing.T) {
 	f := newFixture(t)
 	list := func(change func(*diagnose.Input)) []*diagnose.NodeList {
-		c := f.cluster("default")
-		ls, err := c.localService(t.Context(), "demo")
-		o := c.newObjects(ls, &choice{clusterDomain: "d"})
-		if err := errors.Join(err, o.read(t.Context())); err != nil {
-			t.Fatal(err)
-		}
+		o := f.read(t)
 		in := o.input("default")
 		change(&in)
-		return []*diagnose.NodeList{o.list(t.Context(), ls, in)}
+		return []*diagnose.NodeList{o.list(t.Context(), localService("demo", "", demoPorts...), in)}
 	}
 	before := list(func(*diagnose.Input) {})
 	now := list(func(in *diagnose.Input) {
@@ -192,11 +176,11 @@ n3     demo-n3   0/0         gone: the LocalService does not give this name any 
 			"n5=NameConflict ;n5=ServiceMissing n3=NameGone ;",
 	} {
 		var out strings.Builder
-		p := newPlugin(genericiooptions.IOStreams{Out: &out, ErrOut: io.Discard})
 		flags := genericclioptions.NewPrintFlags("")
 		flags.OutputFormat = &format
-		printer, err := p.newNodesPrinter(&nodesFlags{choice: choice{name: "demo"}, output: flags})
-		if err != nil {
+		printer := &nodesPrinter{IOStreams: genericiooptions.IOStreams{Out: &out, ErrOut: io.Discard}, flags: flags,
+			single: true}
+		if err := printer.complete(); err != nil {
 			t.Fatal(err)
 		}
 		for _, lists := range [][]*diagnose.NodeList{before, before, now} {
