@@ -101,7 +101,7 @@ func (o *objects) details(ctx context.Context, column, row string) *view.Details
 	}
 	n := list.Items[i]
 	events, err := o.events(ctx, ls, n)
-	d := &view.Details{Node: n, Events: view.NewEvents(events)}
+	d := &view.Details{Node: n, Events: events}
 	if err != nil {
 		d.EventsProblem = explainError(err).Error()
 	}

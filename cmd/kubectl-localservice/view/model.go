@@ -121,6 +121,15 @@ func NewColumn(list *diagnose.NodeList) *Column {
 	return c
 }
 
+// Details holds everything that is known about one cell.
+type Details struct {
+	*diagnose.Node
+	// Events are those of the pods, the Services and the LocalService.
+	Events []corev1.Event `json:"events"`
+	// EventsProblem says why there are no events to show.
+	EventsProblem string `json:"eventsProblem,omitempty"`
+}
+
 // Row returns the row of an item of a list. No node has a name with a '='.
 func Row(list *diagnose.NodeList, n *diagnose.Node) string {
 	if list.GroupBy == "" || n.Hostname == "" {
