@@ -9,15 +9,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/utils/ptr"
+	scheduling "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/klog/v2"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
-	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
 // Input holds what findings are made from: one LocalService, and the objects that may be a part of it.
@@ -40,6 +40,42 @@ type Input struct {
 	// Kubectl is the command that texts name, with the flags that choose the cluster.
 	Kubectl       string
 	ClusterDomain string // of DNS
+}
+
+// Around holds what else there is in the namespace of a LocalService, to say why pods are missing.
+type Around struct {
+	Workloads []Workload
+	Pods      []corev1.Pod
+	// Events are those with one of the reasons EventReasons.
+	Events []corev1.Event
+	// Namespaces are other ones with pods that the selector selects. They are only known if there are none in its own.
+	Namespaces []string
+}
+
+// Workload is a Deployment, StatefulSet or DaemonSet that makes pods, and how many it should.
+type Workload struct {
+	Kind, Name string
+	Labels     labels.Set
+	Replicas   int32
+}
+
+const eventUnpublished, eventPreempted = "FailedToUpdateEndpointSlices", "Preempted"
+
+// EventReasons lists the reasons of the events of Services, pods and PersistentVolumeClaims that are read.
+var EventReasons = []string{eventUnpublished, eventPreempted, "ProvisioningFailed", "FailedBinding"}
+
+// Controller holds what the Lease of the controller shows, the zero value if it could not be read, or if there is none.
+type Controller struct {
+	// Namespace and Name are those of the Lease, and Holder is the pod that holds it, "" for none.
+	Namespace, Name, Holder string
+	// Renewed is when the Lease was last renewed.
+	Renewed time.Time
+	// Stopped is true if it is not renewed any more.
+	Stopped bool
+	// Namespaces are those that controllers watch, with metav1.NamespaceAll for all. Unguarded has the resources that
+	// the guard does not protect.
+	Namespaces []string
+	Unguarded  string
 }
 
 // facts holds what is known about a LocalService, by subject. Of the Input, Services, EndpointSlices and Pods are only
@@ -90,54 +126,39 @@ type name struct {
 	missingPorts                                   []v1alpha1.ServicePort
 }
 
-func newFacts(in Input) *facts {
-	ls := in.LocalService
-	f := &facts{Input: in, services: map[string]*corev1.Service{},
-		ready: ptr.Deref(meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionReady), metav1.Condition{})}
-	if !in.Stable {
-		f.agesAt = in.Now
-	}
-	if ls.Spec.Mode == v1alpha1.ModeHostnames {
-		f.purpose = plan.Published
-	}
-	f.Services = only(in.Services, func(s *corev1.Service) bool {
-		return strings.HasPrefix(s.Name, ls.Name) // Others may have taken a name.
-	})
-	f.EndpointSlices = only(in.EndpointSlices, func(s *discoveryv1.EndpointSlice) bool {
-		return strings.HasPrefix(s.Labels[discoveryv1.LabelServiceName], ls.Name)
-	})
-	f.Pods = only(in.Pods, func(p *corev1.Pod) bool { return plan.SelectsPod(ls, labels.Set(p.Labels)) })
-	for _, s := range f.Services {
-		f.services[s.Name] = s
-	}
-	f.nodeLabelKey = nodeLabelKey(ls, f.Services)
-	if !isUnobserved(ls) && f.ready.Status == metav1.ConditionFalse &&
-		slices.Contains(unwritten, f.ready.Reason) {
-		f.refusal = f.ready.Message
-	}
-	f.nodes = nodesOf(f)
-	f.templates, _ = plan.NewTemplates(ls, f.nodeLabelKey, f.label) // The status says what is wrong with the spec.
-	addPods(f)
-	if f.purpose == plan.Published {
-		addHostnames(f)
-	} else {
-		f.rivals = plan.Rivals(ls, slices.Collect(maps.Keys(f.nodes)))
-	}
-	addEndpoints(f)
-	f.names = namesOf(f)
-	for _, n := range f.names {
-		slices.SortFunc(n.pods, func(a, b *pod) int { return cmp.Compare(a.Name, b.Name) }) // of all nodes of a group
-		here := only(n.pods, func(p *pod) bool { return p.runs && !p.isLabelled })
-		n.mislabelled = append(here, n.facts.strays[naming.NodeLabelValue(n.result.Node)]...)
-		n.unready = only(n.pods, func(p *pod) bool { return p.runs && !p.Ready })
-		n.terminating = only(n.pods, func(p *pod) bool { return !p.runs && !p.ended })
-		addService(n)
-		addPublished(n)
-		if !n.result.Answers() {
-			n.waiting = waitingFor(n)
-		}
-	}
-	return f
+// pod holds the facts about a pod of a LocalService.
+type pod struct {
+	Pod
+
+	trouble
+
+	object *corev1.Pod
+	// runs is true unless the pod has ended, or is about to.
+	ended, runs bool
+	// isLabelled is true if the pod has the node label of its node, or needs none.
+	isLabelled bool
+	requires   nodeaffinity.RequiredNodeAffinity // of its node
+}
+
+// trouble says why a pod or a container is not ready.
+type trouble struct {
+	// word stays the same while the cause does; "" if all is well.
+	word string
+	// cause is in words for people, and note is what else is known, such as how often it has restarted.
+	cause, note string
+	// more is the command of kubectl that says more: itsLog, itsEvents or itsNode; "" if there is no more to say.
+	more string
+	// log is that of the container that this is about, "" if it has not run.
+	log string
+	// container is the one that this is about, "" for none, or if the pod has only one.
+	container string
+}
+
+// endpoint holds an endpoint that an EndpointSlice publishes.
+type endpoint struct {
+	*discoveryv1.Endpoint
+
+	slice *discoveryv1.EndpointSlice
 }
 
 // unwritten lists the reasons of Ready while something is not written yet.
@@ -147,4 +168,126 @@ var unwritten = []string{v1alpha1.ReasonWriteFailed, v1alpha1.ReasonHostnamesNot
 // isUnobserved reports whether the controller has not acted on the spec of a LocalService yet.
 func isUnobserved(ls *v1alpha1.LocalService) bool {
 	return ls.Status.ObservedGeneration < ls.Generation
+}
+
+// nodesOf returns the nodes that a LocalService selects. If the user may not list nodes, they are those that its
+// Services or published names are for, and the pods' nodes, if their names are known without labels. With groupBy, the
+// hostname then stands for the value of the label.
+func nodesOf(f *facts) map[string]*corev1.Node {
+	ls, nodes := f.LocalService, map[string]*corev1.Node{}
+	for _, node := range f.Nodes {
+		if plan.Selects(ls, node.Name, labels.Set(node.Labels)) {
+			nodes[node.Name] = node
+		}
+	}
+	if f.AllNodes {
+		return nodes
+	}
+	add := func(name string, set labels.Set) {
+		nodes[name] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: set}}
+	}
+	for _, service := range f.Services {
+		node := service.Annotations[v1alpha1.NodeAnnotationKey]
+		if f.purpose == plan.ForNode && node != "" && metav1.IsControlledBy(service, ls) {
+			add(node, nil)
+		}
+	}
+	for _, slice := range f.EndpointSlices {
+		for _, e := range slice.Endpoints {
+			if slice.Labels[discoveryv1.LabelServiceName] == plan.ServiceName(ls.Name, plan.Published, "") &&
+				f.purpose == plan.Published && e.NodeName != nil && e.Hostname != nil {
+				add(*e.NodeName, labels.Set{ls.Spec.GroupBy: *e.Hostname})
+			}
+		}
+	}
+	for _, pod := range f.Pods {
+		if f.purpose == plan.Published && !plan.HasNodeSelector(ls) && ls.Spec.GroupBy == "" &&
+			pod.Spec.NodeName != "" {
+			add(pod.Spec.NodeName, nil)
+		}
+	}
+	return nodes
+}
+
+// label returns the value of a label of a node that the LocalService selects.
+func (f *facts) label(node, key string) (value string, exists bool) {
+	return labels.Set(f.nodes[node].Labels).Lookup(key)
+}
+
+// namesOf returns the names of the nodes, in order. Nodes without a name come last.
+func namesOf(f *facts) (names []*name) {
+	ls, known := f.LocalService, map[[2]string]*name{}
+	for _, node := range slices.Sorted(maps.Keys(f.nodes)) {
+		value := node
+		if f.hostnames != nil && ls.Spec.GroupBy != "" {
+			value = f.nodes[node].Labels[ls.Spec.GroupBy]
+		}
+		n := &name{facts: f, result: newNode(cmp.Or(value, node), ""), rival: f.rivals[value]}
+		if f.hostnames != nil {
+			n.result.Hostname = f.hostnames.Of(node)
+		}
+		if n.rival == "" && (f.hostnames == nil || n.result.Hostname != "") {
+			n.result.Service = plan.ServiceName(ls.Name, f.purpose, n.result.Node)
+		}
+		id := [2]string{n.result.id(), n.rival}
+		if group := known[id]; group != nil {
+			n = group
+		} else {
+			known[id] = n
+			names = append(names, n)
+		}
+		n.on = append(n.on, f.nodes[node])
+		n.pods = append(n.pods, f.pods[node]...)
+	}
+	natural := Natural()
+	slices.SortFunc(names, func(a, b *name) int {
+		if (a.result.Hostname == "") != (b.result.Hostname == "") {
+			return cmp.Compare(b.result.Hostname, a.result.Hostname)
+		}
+		return natural(a.result.Node, b.result.Node)
+	})
+	return names
+}
+
+// allNodes reports whether something is so of the node of a name, or of all nodes of its group.
+func allNodes(n *name, is func(*corev1.Node) bool) bool {
+	return len(n.on) > 0 && !slices.ContainsFunc(n.on, func(node *corev1.Node) bool { return !is(node) })
+}
+
+// unreadiness returns the condition of a node whose kubelet is not ready, or not heard of; nil for another.
+func unreadiness(node *corev1.Node) *corev1.NodeCondition {
+	for i := range node.Status.Conditions {
+		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
+			return c
+		}
+	}
+	return nil
+}
+
+// keepsOff says what keeps all pods of the LocalService off a node, "" if nothing is known to: without a pod, no taint
+// is. Taints that Kubernetes sets itself follow from what else is known about a node.
+func (f *facts) keepsOff(node *corev1.Node) string {
+	taint, found := scheduling.FindMatchingUntoleratedTaint(klog.Logger{}, node.Spec.Taints, f.tolerations,
+		func(taint *corev1.Taint) bool {
+			return taint.Effect != corev1.TaintEffectPreferNoSchedule &&
+				!strings.HasPrefix(taint.Key, "node.kubernetes.io/")
+		}, true)
+	switch {
+	case node.Spec.Unschedulable:
+		return "cordoned"
+	case found && len(f.Pods) > 0:
+		return "tainted with " + taint.ToString() + ", which its pods do not tolerate"
+	}
+	return ""
+}
+
+// waitingFor returns the pods without a node that the node of a name could take, or one of its group.
+func waitingFor(n *name) []*pod {
+	on := only(n.on, func(node *corev1.Node) bool { return n.facts.keepsOff(node) == "" })
+	return only(n.facts.pods[""], func(p *pod) bool {
+		return p.runs && (!n.facts.AllNodes || slices.ContainsFunc(on, func(node *corev1.Node) bool {
+			matches, _ := p.requires.Match(node)
+			return matches
+		}))
+	})
 }

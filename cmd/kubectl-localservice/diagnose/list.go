@@ -5,11 +5,17 @@ package diagnose
 
 import (
 	"cmp"
+	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/words"
@@ -232,6 +238,52 @@ func Nodes(in Input) *NodeList {
 	}
 	list.Controller = whyNotActed(f, isAnyLate)
 	return list
+}
+
+// newFacts collects what is known about a LocalService.
+func newFacts(in Input) *facts {
+	ls := in.LocalService
+	f := &facts{Input: in, services: map[string]*corev1.Service{},
+		ready: ptr.Deref(meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionReady), metav1.Condition{})}
+	if !in.Stable {
+		f.agesAt = in.Now
+	}
+	if ls.Spec.Mode == v1alpha1.ModeHostnames {
+		f.purpose = plan.Published
+	}
+	if !isUnobserved(ls) && f.ready.Status == metav1.ConditionFalse && slices.Contains(unwritten, f.ready.Reason) {
+		f.refusal = f.ready.Message
+	}
+	f.Services = only(in.Services, func(s *corev1.Service) bool {
+		return strings.HasPrefix(s.Name, ls.Name) // Others may have taken a name.
+	})
+	f.EndpointSlices = only(in.EndpointSlices, func(s *discoveryv1.EndpointSlice) bool {
+		return strings.HasPrefix(s.Labels[discoveryv1.LabelServiceName], ls.Name)
+	})
+	f.Pods = only(in.Pods, func(p *corev1.Pod) bool { return plan.SelectsPod(ls, labels.Set(p.Labels)) })
+	for _, s := range f.Services {
+		f.services[s.Name] = s
+	}
+	f.nodeLabelKey = nodeLabelKey(ls, f.Services)
+	f.nodes = nodesOf(f)
+	f.templates, _ = plan.NewTemplates(ls, f.nodeLabelKey, f.label) // The status says what is wrong with the spec.
+	addPods(f)
+	if f.purpose == plan.Published {
+		addHostnames(f)
+	} else {
+		f.rivals = plan.Rivals(ls, slices.Collect(maps.Keys(f.nodes)))
+	}
+	addEndpoints(f)
+	f.names = namesOf(f)
+	for _, n := range f.names {
+		addPodsOfName(n)
+		addService(n)
+		addPublished(n)
+		if !n.result.Answers() {
+			n.waiting = waitingFor(n)
+		}
+	}
+	return f
 }
 
 // complete adds to a name what follows from its facts and its finding.

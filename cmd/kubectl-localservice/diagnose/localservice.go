@@ -18,28 +18,6 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/words"
 )
 
-// Around holds what else there is in the namespace of a LocalService, to say why pods are missing.
-type Around struct {
-	Workloads []Workload
-	Pods      []corev1.Pod
-	// Events are those with one of the reasons EventReasons.
-	Events []corev1.Event
-	// Namespaces are other ones with pods that the selector selects. They are only known if there are none in its own.
-	Namespaces []string
-}
-
-const eventUnpublished, eventPreempted = "FailedToUpdateEndpointSlices", "Preempted"
-
-// EventReasons lists the reasons of the events of Services, pods and PersistentVolumeClaims that are read.
-var EventReasons = []string{eventUnpublished, eventPreempted, "ProvisioningFailed", "FailedBinding"}
-
-// Workload is a Deployment, StatefulSet or DaemonSet that makes pods, and how many it should.
-type Workload struct {
-	Kind, Name string
-	Labels     labels.Set
-	Replicas   int32
-}
-
 // noticesOf returns what concerns a LocalService as a whole.
 func noticesOf(f *facts) []Notice {
 	if isUnobserved(f.LocalService) && !f.Controller.Stopped {
@@ -189,20 +167,6 @@ func undeclaredPorts(f *facts) string {
 	}
 	return fmt.Sprintf("No container declares port %s (declared: %s). If nothing listens there, correct port, "+
 		"targetPort or protocol.", first(unknown), first(sets.List(declared)))
-}
-
-// Controller holds what the Lease of the controller shows, the zero value if it could not be read, or if there is none.
-type Controller struct {
-	// Namespace and Name are those of the Lease, and Holder is the pod that holds it, "" for none.
-	Namespace, Name, Holder string
-	// Renewed is when the Lease was last renewed.
-	Renewed time.Time
-	// Stopped is true if it is not renewed any more.
-	Stopped bool
-	// Namespaces are those that controllers watch, with metav1.NamespaceAll for all. Unguarded has the resources that
-	// the guard does not protect.
-	Namespaces []string
-	Unguarded  string
 }
 
 // UsualNamespace is where the controller is installed according to its documents.

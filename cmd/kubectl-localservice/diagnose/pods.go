@@ -18,34 +18,6 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
-// pod holds the facts about a pod of a LocalService.
-type pod struct {
-	Pod
-
-	trouble
-
-	object *corev1.Pod
-	// runs is true unless the pod has ended, or is about to.
-	ended, runs bool
-	// isLabelled is true if the pod has the node label of its node, or needs none.
-	isLabelled bool
-	requires   nodeaffinity.RequiredNodeAffinity // of its node
-}
-
-// trouble says why a pod or a container is not ready.
-type trouble struct {
-	// word stays the same while the cause does; "" if all is well.
-	word string
-	// cause is in words for people, and note is what else is known, such as how often it has restarted.
-	cause, note string
-	// more is the command of kubectl that says more: itsLog, itsEvents or itsNode; "" if there is no more to say.
-	more string
-	// log is that of the container that this is about, "" if it has not run.
-	log string
-	// container is the one that this is about, "" for none, or if the pod has only one.
-	container string
-}
-
 // The words for what goes through several states, and for what no state names.
 const (
 	crashes    = "CrashLoopBackOff"
@@ -78,6 +50,15 @@ func addPods(f *facts) {
 		}
 	}
 	f.tolerations = tolerations.UnsortedList()
+}
+
+// addPodsOfName tells apart the pods of a name.
+func addPodsOfName(n *name) {
+	slices.SortFunc(n.pods, func(a, b *pod) int { return cmp.Compare(a.Name, b.Name) }) // of all nodes of a group
+	here := only(n.pods, func(p *pod) bool { return p.runs && !p.isLabelled })
+	n.mislabelled = append(here, n.facts.strays[naming.NodeLabelValue(n.result.Node)]...)
+	n.unready = only(n.pods, func(p *pod) bool { return p.runs && !p.Ready })
+	n.terminating = only(n.pods, func(p *pod) bool { return !p.runs && !p.ended })
 }
 
 // nodeOfDaemon returns the only node that a pod may get, as the pods of a DaemonSet say; "" for another pod.
