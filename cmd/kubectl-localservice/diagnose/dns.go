@@ -20,32 +20,25 @@ const (
 	DNSNoAnswer       DNSResult = "NoAnswer"
 )
 
-// DNSServer describes the server that was asked for the names.
+// DNSServer describes the server that was asked for the names, as <namespace>/<name>.
 type DNSServer struct {
-	// Service and Pod are the server's, as <namespace>/<name>.
 	Service string `json:"service"`
 	Pod     string `json:"pod"`
 }
 
 // DNSAnswer holds what the server answers for a name, and whether that is right.
 type DNSAnswer struct {
-	Result DNSResult `json:"result"`
-	// Addresses lists those in the answer, sorted.
-	Addresses []string `json:"addresses"`
-	// Message says what is wrong, "" if nothing is.
-	Message string `json:"message"`
+	Result    DNSResult `json:"result"`
+	Addresses []string  `json:"addresses"` // sorted
+	Message   string    `json:"message"`   // what is wrong, "" if nothing is
 }
 
 // DNSReply holds what a server says when it is asked for the addresses of a name.
 type DNSReply struct {
-	// Addresses is empty if the server does not know the name, or has no address for it.
-	Addresses []string
-	// Truncated is true if there are more addresses than an answer has room for.
-	Truncated bool
-	// Code is the code of the answer, such as NXDOMAIN; of several answers, that of one that is not NOERROR.
-	Code string
-	// Failure says why there is no answer; "" if there is.
-	Failure string
+	Addresses []string // none if the server does not know the name, or has no address for it
+	Truncated bool     // There are more addresses than an answer has room for.
+	Code      string   // such as NXDOMAIN; of several answers, that of one that is not NOERROR
+	Failure   string   // why there is no answer; "" if there is
 }
 
 // AddDNS adds to a list the replies of a DNS server, by DNSName, compared with what they should be.

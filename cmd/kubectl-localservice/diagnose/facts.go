@@ -24,32 +24,25 @@ import (
 type Input struct {
 	LocalService *v1alpha1.LocalService
 	Nodes        []*corev1.Node
-	// AllNodes is false if Nodes is empty because the user may not list them.
-	AllNodes bool
+	AllNodes     bool // false if Nodes is empty because the user may not list them
 	// Services, EndpointSlices and Pods are those of the namespace, those of others included.
 	Services       []*corev1.Service
 	EndpointSlices []*discoveryv1.EndpointSlice
 	Pods           []*corev1.Pod
-	// Around holds what was seen when no pod was there.
-	Around Around
-	// Controller holds what the Lease of the controller shows.
-	Controller Controller
-	Now        time.Time
-	// Stable has texts name times rather than ages, so that they stay the same until something changes.
-	Stable bool
-	// Kubectl is the command that texts name, with the flags that choose the cluster.
-	Kubectl       string
-	ClusterDomain string // of DNS
+	Around         Around // what was seen when no pod was there
+	Controller     Controller
+	Now            time.Time
+	Stable         bool   // Texts name times rather than ages, so that they stay the same until something changes.
+	Kubectl        string // the command that texts name, with the flags that choose the cluster
+	ClusterDomain  string // of DNS
 }
 
 // Around holds what else there is in the namespace of a LocalService, to say why pods are missing.
 type Around struct {
-	Workloads []Workload
-	Pods      []corev1.Pod
-	// Events are those with one of the reasons EventReasons.
-	Events []corev1.Event
-	// Namespaces are other ones with pods that the selector selects. They are only known if there are none in its own.
-	Namespaces []string
+	Workloads  []Workload
+	Pods       []corev1.Pod
+	Events     []corev1.Event // with one of the EventReasons
+	Namespaces []string       // other ones with pods that the selector selects, if there are none in its own
 }
 
 // Workload is a Deployment, StatefulSet or DaemonSet that makes pods, and how many it should.
@@ -66,16 +59,12 @@ var EventReasons = []string{eventUnpublished, eventPreempted, "ProvisioningFaile
 
 // Controller holds what the Lease of the controller shows, the zero value if it could not be read, or if there is none.
 type Controller struct {
-	// Namespace and Name are those of the Lease, and Holder is the pod that holds it, "" for none.
-	Namespace, Name, Holder string
-	// Renewed is when the Lease was last renewed.
-	Renewed time.Time
-	// Stopped is true if it is not renewed any more.
-	Stopped bool
-	// Namespaces are those that controllers watch, with metav1.NamespaceAll for all. Unguarded has the resources that
-	// the guard does not protect.
-	Namespaces []string
-	Unguarded  string
+	Namespace, Name string    // of the Lease
+	Holder          string    // the pod that holds it
+	Renewed         time.Time // when it was last renewed
+	Stopped         bool      // It is not renewed any more.
+	Namespaces      []string  // that controllers watch, with metav1.NamespaceAll for all
+	Unguarded       string    // the resources that the guard does not protect
 }
 
 // facts holds what is known about a LocalService, by subject. Of the Input, Services, EndpointSlices and Pods are only
@@ -129,29 +118,21 @@ type name struct {
 // pod holds the facts about a pod of a LocalService.
 type pod struct {
 	Pod
-
 	trouble
 
-	object *corev1.Pod
-	// runs is true unless the pod has ended, or is about to.
-	ended, runs bool
-	// isLabelled is true if the pod has the node label of its node, or needs none.
-	isLabelled bool
-	requires   nodeaffinity.RequiredNodeAffinity // of its node
+	object      *corev1.Pod
+	ended, runs bool                              // It runs unless it has ended, or is about to.
+	isLabelled  bool                              // It has the node label of its node, or needs none.
+	requires    nodeaffinity.RequiredNodeAffinity // of its node
 }
 
 // trouble says why a pod or a container is not ready.
 type trouble struct {
-	// word stays the same while the cause does; "" if all is well.
-	word string
-	// cause is in words for people, and note is what else is known, such as how often it has restarted.
-	cause, note string
-	// more is the command of kubectl that says more: itsLog, itsEvents or itsNode; "" if there is no more to say.
-	more string
-	// log is that of the container that this is about, "" if it has not run.
-	log string
-	// container is the one that this is about, "" for none, or if the pod has only one.
-	container string
+	word        string // that stays the same while the cause does; "" if all is well
+	cause, note string // in words for people, and what else is known, such as how often it has restarted
+	more        string // the command of kubectl that says more, "" for none: itsLog, itsEvents or itsNode
+	log         string // of the container that this is about, "" if it has not run
+	container   string // that this is about, "" for none, or if the pod has only one
 }
 
 // endpoint holds an endpoint that an EndpointSlice publishes.
