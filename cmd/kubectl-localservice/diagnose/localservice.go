@@ -107,34 +107,30 @@ func whyNoPods(f *facts) string {
 
 // nearestLabels returns the labels of the pods that are the most like the selector, or of what makes them: those with
 // the longest beginnings of its values first. It omits the node label, which no selector may have.
-func nearestLabels(f *facts) (nearest []string) {
-	var all []labels.Set
+func nearestLabels(f *facts) []string {
+	likeness := map[string]int{} // in bytes, by the labels
+	add := func(set labels.Set) {
+		set, bytes := maps.Clone(set), 0
+		delete(set, f.nodeLabelKey)
+		for key, value := range f.LocalService.Spec.Selector {
+			for i := 0; i < min(len(value), len(set[key])) && value[i] == set[key][i]; i++ {
+				bytes++
+			}
+		}
+		likeness[quoteForeign(labels.FormatLabels(set))] = bytes
+	}
 	for _, w := range f.Around.Workloads {
-		all = append(all, w.Labels)
+		add(w.Labels)
 	}
 	for i := range f.Around.Pods {
 		if set := labels.Set(f.Around.Pods[i].Labels); !set.Has(appsv1.DefaultDeploymentUniqueLabelKey) &&
 			!set.Has(appsv1.ControllerRevisionHashLabelKey) { // The others are those of a workload.
-			all = append(all, set)
+			add(set)
 		}
 	}
-	likeness := func(set labels.Set) (bytes int) {
-		for key, value := range f.LocalService.Spec.Selector {
-			have := set[key]
-			for i := 0; i < min(len(value), len(have)) && value[i] == have[i]; i++ {
-				bytes++
-			}
-		}
-		return bytes
-	}
-	slices.SortStableFunc(all, func(a, b labels.Set) int { return cmp.Compare(likeness(b), likeness(a)) })
-	for _, set := range all {
-		set = maps.Clone(set)
-		delete(set, f.nodeLabelKey)
-		if text := quoteForeign(labels.FormatLabels(set)); !slices.Contains(nearest, text) {
-			nearest = append(nearest, text)
-		}
-	}
+	nearest := slices.SortedFunc(maps.Keys(likeness), func(a, b string) int {
+		return cmp.Or(cmp.Compare(likeness[b], likeness[a]), cmp.Compare(a, b))
+	})
 	return nearest[:min(len(nearest), maxListed)]
 }
 

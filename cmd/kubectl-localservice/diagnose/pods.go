@@ -22,12 +22,7 @@ import (
 const (
 	crashes    = "CrashLoopBackOff"
 	pullFails  = "ImagePullBackOff"
-	terminates = "Terminating"
-	// Kubelets give these reasons for a container that they prepare, and for one that waits for an init container.
-	creates     = "ContainerCreating"
-	initializes = "PodInitializing"
-	// ProbeFails is the reason of a pod that runs, whose startup or readiness probe does not succeed.
-	ProbeFails = "ProbeFails"
+	probeFails = "ProbeFails" // the startup or readiness probe of a pod that runs
 
 	itsLog    = "logs"
 	itsEvents = "describe pod"
@@ -111,7 +106,7 @@ func whyNotReady(p *corev1.Pod, containers []corev1.ContainerStatus, f *facts) t
 		word := cmp.Or(p.Status.Reason, string(p.Status.Phase)) // Evicted
 		return trouble{word: word, cause: quoteForeign(word), note: quoteForeign(p.Status.Message), log: LogCurrent}
 	case p.DeletionTimestamp != nil:
-		return trouble{word: terminates, cause: terminates}
+		return trouble{word: "Terminating", cause: "Terminating"}
 	}
 	isReady := ready.Status == corev1.ConditionTrue
 	switch t := whyContainerNotReady(p, containers, isReady, f); {
@@ -192,7 +187,7 @@ func whyContainerNotReady(p *corev1.Pod, containers []corev1.ContainerStatus, is
 		case i < inits && containers[i].State.Running != nil && !containers[i].Ready:
 			t = whyUnready(&containers[i], f)
 			if ptr.Deref(specOf(p, containers[i].Name).RestartPolicy, "") != corev1.ContainerRestartPolicyAlways {
-				t = trouble{word: initializes, cause: "the other containers wait for it", note: t.note, more: itsLog,
+				t = trouble{word: "PodInitializing", cause: "the other containers wait for it", note: t.note, more: itsLog,
 					log: LogCurrent}
 			}
 			return in(i, t)
@@ -212,7 +207,7 @@ func whyUnready(c *corev1.ContainerStatus, f *facts) trouble {
 	if !ptr.Deref(c.Started, true) {
 		probe = "its startup probe has not succeeded"
 	}
-	return trouble{word: ProbeFails, cause: probe, note: sinceItRuns(c, f.agesAt), more: itsEvents,
+	return trouble{word: probeFails, cause: probe, note: sinceItRuns(c, f.agesAt), more: itsEvents,
 		log: LogCurrent}
 }
 
@@ -229,7 +224,7 @@ func whyNotRunning(p *corev1.Pod, c *corev1.ContainerStatus, isInit bool, f *fac
 	case waiting != nil && waiting.Reason != "":
 		t := trouble{word: waiting.Reason, cause: quoteForeign(waiting.Reason), more: itsEvents,
 			note: since(ptr.Deref(p.Status.StartTime, metav1.Time{}), f.agesAt)}
-		if waiting.Reason == creates {
+		if waiting.Reason == "ContainerCreating" {
 			t.cause += ": it waits for its volumes, its image or the network"
 		}
 		return t

@@ -86,11 +86,11 @@ func TestWhyNotReady(t *testing.T) {
 		}, "CrashLoopBackOff", "exit code 1 (2 restarts)"},
 		"is ready for longer than before": {readyAgain(16, 5), "", ""},
 		"runs again":                      {crashed(runs(3), exit("Error", 1, "", 5), 5), "CrashLoopBackOff", "exit code 1 (5 restarts)"},
-		"runs for longer than before": {crashed(runs(240), exit("Error", 1, "", 5), 1), ProbeFails,
+		"runs for longer than before": {crashed(runs(240), exit("Error", 1, "", 5), 1), probeFails,
 			probe + " (has run for 4m, before: exit code 1, 1 restart)"},
-		"runs for a minute": {crashed(runs(61), exit("Error", 137, "", 300), 1), ProbeFails,
+		"runs for a minute": {crashed(runs(61), exit("Error", 137, "", 300), 1), probeFails,
 			probe + " (has run for 61s, before: exit code 137, 1 restart)"},
-		"runs after a reboot": {crashed(runs(60), exit("Unknown", 255, "", 9000), 1), ProbeFails,
+		"runs after a reboot": {crashed(runs(60), exit("Unknown", 255, "", 9000), 1), probeFails,
 			probe + " (has run for 60s, before: exit code 255, 1 restart)"},
 		"out of memory": {crashed(waiting("CrashLoopBackOff"), terminated("OOMKilled", 137), 2), "OOMKilled",
 			"OOMKilled (2 restarts)"},
@@ -109,7 +109,7 @@ func TestWhyNotReady(t *testing.T) {
 			p.Spec.InitContainers = []corev1.Container{{Name: "proxy", StartupProbe: &corev1.Probe{},
 				RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
 			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "proxy", Started: new(false), State: running}}
-		}, ProbeFails, "init container proxy: its startup probe has not succeeded"},
+		}, probeFails, "init container proxy: its startup probe has not succeeded"},
 		"sidecar ended as it did not start in time, perhaps": {func(p *corev1.Pod) {
 			notReady(waiting("PodInitializing"))(p)
 			p.Spec.InitContainers = []corev1.Container{{Name: "proxy", StartupProbe: &corev1.Probe{}}}
@@ -120,13 +120,13 @@ func TestWhyNotReady(t *testing.T) {
 			p.Spec.InitContainers = []corev1.Container{{Name: "proxy",
 				RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
 			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "proxy", State: running}}
-		}, ProbeFails, "init container proxy: " + probe},
+		}, probeFails, "init container proxy: " + probe},
 		"init container is done": {initState(terminated("Completed", 0)), "PodInitializing", "PodInitializing"},
-		"readiness probe":        {notReady(running), ProbeFails, probe},
+		"readiness probe":        {notReady(running), probeFails, probe},
 		"startup probe": {func(p *corev1.Pod) {
 			notReady(running)(p)
 			p.Status.ContainerStatuses[0].Started = new(false)
-		}, ProbeFails, "its startup probe has not succeeded"},
+		}, probeFails, "its startup probe has not succeeded"},
 		"one of two containers": {func(p *corev1.Pod) {
 			notReady(exit("Error", 1, "", 5))(p)
 			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{Ready: true})
