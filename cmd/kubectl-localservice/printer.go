@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -41,9 +43,10 @@ type nodesPrinter struct {
 		Flush() error
 	}
 	printer printers.ResourcePrinter
-	// before has the lists that were last printed, by LocalService, and lines what is printed about them as a whole.
-	before             map[string]*diagnose.NodeList
+	// names has what was last printed, and lines what is printed about LocalServices as a whole.
+	names              map[string]*diagnose.Node
 	lines, linesBefore sets.Set[string]
+	late               sets.Set[string] // what was last said of the controller
 }
 
 // complete chooses the printer for the format.
@@ -65,27 +68,26 @@ func (p *nodesPrinter) complete() (err error) {
 	return err
 }
 
-// printChanges prints the items of lists that have changed since they were last printed, all of a list that is new.
+// printChanges prints the items of lists that have changed since they were last printed.
 func (p *nodesPrinter) printChanges(now []*diagnose.NodeList) error {
-	before, isFirst := p.before, p.before == nil
-	p.before, p.lines, p.linesBefore = map[string]*diagnose.NodeList{}, sets.New[string](), p.lines
+	before, isFirst := p.names, p.names == nil
+	p.names, p.lines, p.linesBefore = map[string]*diagnose.Node{}, sets.New[string](), p.lines
 	if p.table != nil {
-		p.printAbove(now, before)
+		p.printAbove(now, isFirst)
 	}
 	var changed []*diagnose.NodeList
 	for _, list := range now {
-		was, copied := before[list.Key()], *list
-		copied.Items = diagnose.Changes(was, list, p.problems)
-		if was == nil || len(copied.Items) > 0 {
-			changed = append(changed, &copied)
+		copied := *list
+		copied.Items = []*diagnose.Node{} // [] in JSON, not null
+		for _, n := range list.Items {
+			id := list.Key() + " on " + n.ID()
+			was := cmp.Or(before[id], &diagnose.Node{})
+			if p.names[id] = n; !reflect.DeepEqual(was, n) && (!p.problems || n.Problems()+was.Problems() != "") {
+				copied.Items = append(copied.Items, n)
+			}
 		}
-		p.before[list.Key()] = list
-	}
-	for key, was := range before {
-		gone := *was
-		gone.Items = diagnose.Changes(was, &diagnose.NodeList{}, p.problems)
-		if p.before[key] == nil && len(gone.Items) > 0 {
-			changed = append(changed, &gone)
+		if isFirst || len(copied.Items) > 0 {
+			changed = append(changed, &copied)
 		}
 	}
 	if len(changed) > 0 || isFirst {
@@ -93,9 +95,15 @@ func (p *nodesPrinter) printChanges(now []*diagnose.NodeList) error {
 			return err
 		}
 	}
-	if p.table != nil {
-		p.printSummaries(now)
+	if p.table == nil {
+		return nil
 	}
+	for _, id := range slices.Sorted(maps.Keys(before)) {
+		if n := before[id]; p.names[id] == nil {
+			p.printLine(strings.TrimSpace(n.Node+" "+n.Name()) + " is gone.")
+		}
+	}
+	p.printSummaries(now)
 	return nil
 }
 
@@ -139,10 +147,12 @@ func (p *nodesPrinter) print(lists []*diagnose.NodeList) (err error) {
 }
 
 // printAbove prints what concerns LocalServices as a whole.
-func (p *nodesPrinter) printAbove(lists []*diagnose.NodeList, before map[string]*diagnose.NodeList) {
+func (p *nodesPrinter) printAbove(lists []*diagnose.NodeList, isFirst bool) {
+	late := p.late
+	p.late = sets.New[string]()
 	for _, list := range lists {
 		// A watch may see it in the middle of its work: that is worth a line if it is so in the next snapshot, too.
-		if was := before[list.Key()]; was == nil || was.Controller == list.Controller {
+		if p.late.Insert(list.Controller); isFirst || late.Has(list.Controller) {
 			p.printLine(list.Controller)
 		}
 		prefix := ""

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/url"
 	"slices"
@@ -146,7 +145,8 @@ func TestWatchRefused(t *testing.T) {
 	newFixture(t).wantError(t, "leave out either", "view", "demo", "-A")
 }
 
-// TestChangesPrinted: the table is printed once, and then the lines that have changed, in the same columns.
+// TestChangesPrinted: the table is printed once, and then the lines that have changed, in the same columns. A line below
+// says which name is gone.
 func TestChangesPrinted(t *testing.T) {
 	f := newFixture(t)
 	list := func(change func(*diagnose.Input)) []*diagnose.NodeList {
@@ -169,16 +169,15 @@ n3     demo-n3   0/0         no matching pod here (app=demo)
 n4     demo-n4   0/0         no Service; Services are being written
 n5     demo-n5   0/0         the name is taken by a Service without an owner (demo-n5)
 n5     demo-n5   0/0         no Service; Services are being written
-n3     demo-n3   0/0         gone: the LocalService does not give this name any more
 `,
 		"name": "\nservice/demo-n1\nservice/demo-n2\nservice/demo-n3\n",
 		"jsonpath={range .items[*]}{.node}={.reason} {end};": "\nn1= n2=PodsNotReady n3=NoPods n4=ServiceMissing " +
-			"n5=NameConflict ;n5=ServiceMissing n3=NameGone ;",
+			"n5=NameConflict ;n5=ServiceMissing ;",
 	} {
-		var out strings.Builder
+		var out, errOut strings.Builder
 		flags := genericclioptions.NewPrintFlags("")
 		flags.OutputFormat = &format
-		printer := &nodesPrinter{IOStreams: genericiooptions.IOStreams{Out: &out, ErrOut: io.Discard}, flags: flags,
+		printer := &nodesPrinter{IOStreams: genericiooptions.IOStreams{Out: &out, ErrOut: &errOut}, flags: flags,
 			single: true}
 		if err := printer.complete(); err != nil {
 			t.Fatal(err)
@@ -190,6 +189,11 @@ n3     demo-n3   0/0         gone: the LocalService does not give this name any 
 		}
 		if "\n"+out.String() != want {
 			t.Errorf("-o %s:\n%s\nwant:%s", format, out.String(), want)
+		}
+		const gone = "\nn3 demo-n3 is gone.\n"
+		if strings.Count(errOut.String(), "gone") != strings.Count(errOut.String(), gone) ||
+			strings.Contains(errOut.String(), gone) != (format == "") {
+			t.Errorf("-o %s: %s", format, errOut.String())
 		}
 	}
 }

@@ -210,7 +210,7 @@ func namesOf(f *facts) (names []*name) {
 		if n.rival == "" && (f.hostnames == nil || n.result.Hostname != "") {
 			n.result.Service = plan.ServiceName(ls.Name, f.purpose, n.result.Node)
 		}
-		id := [2]string{n.result.id(), n.rival}
+		id := [2]string{n.result.ID(), n.rival}
 		if group := known[id]; group != nil {
 			n = group
 		} else {

@@ -6,7 +6,6 @@ package diagnose
 import (
 	"cmp"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -116,8 +115,8 @@ func (n *Node) Name() string { return nameIn(n.Service, n.Hostname) }
 // Answers reports whether something answers under the name.
 func (n *Node) Answers() bool { return n.Endpoints.Ready > 0 }
 
-// id tells apart the items of a list: a group of nodes, even a rival, may have the name of a node without one.
-func (n *Node) id() string {
+// ID tells apart the items of a list: a group of nodes, even a rival, may have the name of a node without one.
+func (n *Node) ID() string {
 	return n.Node + "/" + cmp.Or(n.Service, string(n.Reason)) + "/" + n.Hostname
 }
 
@@ -275,33 +274,4 @@ func complete(n *name) {
 	for _, ingress := range service.Status.LoadBalancer.Ingress {
 		n.result.LoadBalancer = append(n.result.LoadBalancer, cmp.Or(ingress.IP, ingress.Hostname))
 	}
-}
-
-// Changes returns the items of a list that differ from those in the list before, which may be nil; with onlyProblems,
-// only those with a problem, and those that had one. Names that are gone come last, as items with the reason NameGone.
-func Changes(before, now *NodeList, onlyProblems bool) []*Node {
-	before = cmp.Or(before, &NodeList{})
-	were, changes := map[string]*Node{}, []*Node{} // [] in JSON, not null
-	for _, n := range before.Items {
-		were[n.id()] = n
-	}
-	for _, n := range now.Items {
-		was := were[n.id()]
-		delete(were, n.id())
-		if onlyProblems && n.Problems() == "" && (was == nil || was.Problems() == "") {
-			continue
-		}
-		if was == nil || !reflect.DeepEqual(was, n) {
-			changes = append(changes, n)
-		}
-	}
-	for _, n := range before.Items {
-		if were[n.id()] != nil {
-			gone := newNode(n.Node, n.Hostname)
-			gone.Service, gone.DNSName = n.Service, n.DNSName
-			gone.Finding = Finding{Reason: NameGone, State: Empty, Cause: nameGone, Message: nameGone}
-			changes = append(changes, gone)
-		}
-	}
-	return changes
 }

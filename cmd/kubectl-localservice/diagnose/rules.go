@@ -16,7 +16,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// The reasons: see Reasons. NameGone is the last one that a watch reports for a name.
+// The reasons: see Reasons.
 const (
 	NodeWithoutName   Reason = "NodeWithoutName"
 	NameConflict      Reason = "NameConflict"
@@ -30,7 +30,6 @@ const (
 	PodsEnded         Reason = "PodsEnded"
 	NodeUnschedulable Reason = "NodeUnschedulable"
 	NoPods            Reason = "NoPods"
-	NameGone          Reason = "NameGone"
 )
 
 // Reasons says what the reasons mean, in the order of the first rule for each.
@@ -51,9 +50,6 @@ var Reasons = []struct {
 	{NodeUnschedulable, "no pod is on the node, which is cordoned or has a taint that no pod tolerates"},
 	{NoPods, "no pod on the node has the labels of the LocalService's selector"},
 }
-
-// nameGone is the cause of NameGone.
-const nameGone = "gone: the LocalService does not give this name any more"
 
 // rule describes one thing that may be wrong with a name. It sees facts and changes nothing.
 type rule struct {
