@@ -28,13 +28,10 @@ ready, and if not all are well, why. Without NAME, show all LocalServices of the
 
 %s
 The table shows the cause of each and below it, once for all nodes with that cause, what to do. -o wide has all in one
-line. -o json and -o yaml have the same as fields, which keep their names, and -o name has the Services.
+line, -o json and -o yaml have the same as fields, and -o name has the Services.
 
-With --dns, the cluster's DNS server is asked for every name, through a port-forward to the first ready pod of
---dns-service. Answers and Empty (no pod is ready) are right; Unknown is no address, OtherNode and OtherAddresses are
-wrong ones, and NoAnswer is a failure. A name that has just changed may be answered with an outdated address.
-
-With --watch, each line is printed again when it changes, at most once a second.`
+With --dns, Answers and Empty (no pod is ready) are right; Unknown is no address, OtherNode and OtherAddresses are wrong
+ones, and NoAnswer is a failure. A name that has just changed may be answered with an outdated address.`
 
 // defaultDNSService names the Service of the cluster's DNS as kubeadm and most distributions do.
 const defaultDNSService = "kube-system/kube-dns"
@@ -82,7 +79,8 @@ func newNodesCommand(f *factory) *cobra.Command {
 		"its names answer.")
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "After printing the nodes, print those that change, until "+
 		"Ctrl-C.")
-	cmd.Flags().BoolVar(&o.dns, "dns", false, "Ask the cluster's DNS server for every name, and show what it answers.")
+	cmd.Flags().BoolVar(&o.dns, "dns", false, "Ask the cluster's DNS server for every name, "+
+		"through a port-forward, and show what it answers.")
 	cmd.Flags().StringVar(&o.dnsService, "dns-service", defaultDNSService, "Service of the cluster's DNS "+
 		"server, as namespace/name.")
 	return cmd
@@ -123,12 +121,6 @@ func (o *nodesOptions) run(ctx context.Context) error {
 	err = errors.Join(err, printer.printChanges(lists))
 	if len(lists) == 0 && printer.table != nil {
 		fmt.Fprintln(o.ErrOut, read.none(ctx))
-	}
-	hasProblem := func(n *diagnose.Node) bool { return n.Problems() != "" }
-	if o.problems && printer.table != nil && len(lists) > 0 && !slices.ContainsFunc(lists, func(l *diagnose.NodeList) bool {
-		return slices.ContainsFunc(l.Items, hasProblem)
-	}) {
-		fmt.Fprintln(o.ErrOut, "No name has a problem.")
 	}
 	if resources := words.Printable(read.controller.Unguarded); resources != "" && printer.table != nil {
 		fmt.Fprintf(o.ErrOut, "The guard does not protect %s: the controller's log says what to do.\n", resources)

@@ -104,6 +104,10 @@ func (p *nodesPrinter) printChanges(now []*diagnose.NodeList) error {
 		}
 	}
 	p.printSummaries(now)
+	hasItems := func(list *diagnose.NodeList) bool { return len(list.Items) > 0 }
+	if p.problems && isFirst && len(now) > 0 && !slices.ContainsFunc(changed, hasItems) {
+		p.printLine("No name has a problem.")
+	}
 	return nil
 }
 
@@ -155,14 +159,18 @@ func (p *nodesPrinter) printAbove(lists []*diagnose.NodeList, isFirst bool) {
 		if p.late.Insert(list.Controller); isFirst || late.Has(list.Controller) {
 			p.printLine(list.Controller)
 		}
-		prefix := ""
-		if !p.single {
-			prefix = list.Key() + ": "
-		}
 		for _, notice := range list.Notices {
-			p.printLine(prefix + notice.Message)
+			p.printLine(p.prefix(list, ": ") + notice.Message)
 		}
 	}
+}
+
+// prefix says which LocalService a line is about, "" if there is only one.
+func (p *nodesPrinter) prefix(list *diagnose.NodeList, after string) string {
+	if p.single {
+		return ""
+	}
+	return list.Key() + after
 }
 
 // printSummaries prints the columns of kubectl get localservices.
@@ -193,12 +201,8 @@ func (p *nodesPrinter) printLine(line string) {
 func (p *nodesPrinter) printTable(lists []*diagnose.NodeList) error {
 	var rows []row
 	for _, list := range lists {
-		prefix := ""
-		if !p.single {
-			prefix = list.Key() + " on "
-		}
 		for _, n := range list.Items {
-			rows = append(rows, row{list, n, prefix})
+			rows = append(rows, row{list, n, p.prefix(list, " on ")})
 		}
 	}
 	if len(rows) == 0 {
@@ -219,7 +223,6 @@ func (p *nodesPrinter) printTable(lists []*diagnose.NodeList) error {
 type row struct {
 	list *diagnose.NodeList
 	*diagnose.Node
-	// prefix says of which LocalService a node is, "" if the table has only one.
 	prefix string
 }
 
@@ -230,17 +233,15 @@ func below(rows []row, reasonLength int) (lines []string) {
 	texts, nodes := map[problem]string{}, map[problem][]string{}
 	var order []problem
 	for _, r := range rows {
-		text := r.Act
+		p, text := problem{r.Cause, r.prefix}, r.Act
 		if len(r.CauseAbout()) > reasonLength {
 			text = r.Message
 		}
 		if text == "" {
 			continue
 		}
-		p := problem{r.Cause, r.prefix}
 		if nodes[p] == nil {
-			order = append(order, p)
-			texts[p] = text
+			order, texts[p] = append(order, p), text
 		}
 		nodes[p] = append(nodes[p], r.Node.Node)
 	}

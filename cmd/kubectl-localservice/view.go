@@ -34,8 +34,7 @@ which do not, and why. It follows what changes, until Ctrl-C.
 
 The page is served on 127.0.0.1 only, to those who have the whole address that is printed: a random part of it keeps
 others of this machine out. It shows what you may see yourself, and changes nothing; in the cluster there is nothing of
-it. You need the permission to list and watch LocalServices, Services, EndpointSlices and Pods in the namespace; without
-that for Nodes, the nodes that have a name are shown.`,
+it. Without the permission to list nodes, those that have a name are shown.`,
 		Example: `  # The LocalServices of the namespace
   kubectl localservice view
 

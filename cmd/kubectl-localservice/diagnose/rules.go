@@ -74,9 +74,7 @@ var rules = []rule{
 		return Finding{State: Empty, Cause: "no value for label " + groupBy + " (spec.groupBy), so no name",
 			Act: "set the label, or correct spec.groupBy: " + n.facts.Kubectl + " get nodes -L " + groupBy}
 	}},
-	{NameConflict, serviceIs(NameConflict), theService},
-	{ServiceMissing, serviceIs(ServiceMissing), theService},
-	{ServiceOutdated, serviceIs(ServiceOutdated), theService},
+	serviceRule(NameConflict), serviceRule(ServiceMissing), serviceRule(ServiceOutdated),
 	{EndpointsOutdated, func(n *name) bool {
 		return n.facts.hostnames != nil && !n.facts.isPublished
 	}, func(n *name) Finding {
@@ -164,11 +162,10 @@ func findingOf(n *name) Finding {
 	return found
 }
 
-func serviceIs(reason Reason) func(*name) bool {
-	return func(n *name) bool { return n.service.Reason == reason }
+// serviceRule returns the rule for a reason that compareService finds.
+func serviceRule(reason Reason) rule {
+	return rule{reason, func(n *name) bool { return n.service.Reason == reason }, func(n *name) Finding { return n.service }}
 }
-
-func theService(n *name) Finding { return n.service }
 
 // whyUnpublished says why Kubernetes has not published the pods of a Service: in its own words, if it has recorded an
 // event. The name of the Service is also the beginning of those of its EndpointSlices.

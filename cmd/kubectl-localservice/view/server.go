@@ -95,18 +95,13 @@ func (s *Server) Handler() http.Handler {
 			w.Header().Set(name, value)
 		}
 		// A foreign host name that resolves to this address may be an attack by DNS rebinding.
-		if !s.isOurs(r.Host) {
+		if own := s.listener.Addr().String(); r.Host != own && r.Host != strings.Replace(own, "127.0.0.1", "localhost", 1) {
 			http.Error(w, "ask for the address that kubectl localservice view has printed",
 				http.StatusMisdirectedRequest)
 			return
 		}
 		mux.ServeHTTP(w, r)
 	})
-}
-
-func (s *Server) isOurs(host string) bool {
-	own := s.listener.Addr().String()
-	return host == own || host == strings.Replace(own, "127.0.0.1", "localhost", 1)
 }
 
 func (s *Server) authorized(handle http.HandlerFunc) http.HandlerFunc {
