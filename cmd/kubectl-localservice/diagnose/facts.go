@@ -2,21 +2,26 @@ package diagnose
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"golang.org/x/text/collate"
+	"golang.org/x/text/language"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apimachinery/pkg/util/sets"
 	scheduling "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/words"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -84,8 +89,8 @@ type facts struct {
 	rivals       map[string]string       // the nodes, or values of groupBy, whose name another one has, and which
 	pods         map[string][]*pod       // by the node that they have, or alone may get; "" for those without
 	tolerations  []corev1.Toleration     // of the pods, each once
-	// strays are pods on another node than their node label says, by its value, in mode Services.
-	strays map[string][]*pod
+	// mislabelled are pods on another node than their node label says, by its value, in mode Services.
+	mislabelled map[string][]*pod
 	// hostnames, isPublished, sources and outdated are about mode Hostnames: the names, nil for another mode; whether
 	// Kubernetes has published the pods, and the addresses that it publishes as ready; and the names that are not
 	// published as the pods are.
@@ -271,4 +276,62 @@ func waitingFor(n *name) []*pod {
 			return matches
 		}))
 	})
+}
+
+const (
+	// maxListed is how many items a text lists before it only counts.
+	maxListed = 3
+	// foreignLength is how many bytes a text has of what somebody else wrote.
+	foreignLength = 300
+)
+
+// first lists the first few items, and counts the rest.
+func first(items []string) string { return words.List(items, maxListed) }
+
+// quoteForeign makes a line of a text that somebody else wrote.
+func quoteForeign(text string) string {
+	return words.Cut(words.Printable(strings.Join(strings.Fields(text), " ")), foreignLength)
+}
+
+// since says for how long something has been so or, with a zero now, since when; "" if that is not known.
+func since(t metav1.Time, now time.Time) string {
+	switch {
+	case t.Unix() <= 0:
+		return ""
+	case now.IsZero():
+		return "since " + t.UTC().Format(time.DateTime) + " UTC"
+	}
+	return "for " + duration.HumanDuration(max(now.Sub(t.Time), 0))
+}
+
+// only returns the items for which something is true.
+func only[T any](items []T, is func(T) bool) []T {
+	return slices.DeleteFunc(slices.Clone(items), func(item T) bool { return !is(item) })
+}
+
+// numbered returns a port as people write it, such as 8080/TCP.
+func numbered(port int32, protocol corev1.Protocol) string {
+	return fmt.Sprintf("%d/%s", port, cmp.Or(protocol, corev1.ProtocolTCP))
+}
+
+// withNote adds a note to a text, if there is one.
+func withNote(text, note string) string {
+	if note == "" {
+		return text
+	}
+	return text + " (" + note + ")"
+}
+
+func nameIn(service, hostname string) string {
+	if hostname == "" {
+		return service
+	}
+	return hostname + "." + service
+}
+
+// Natural returns a function that compares names as people order them: node-2 comes before node-10. Only one goroutine
+// may use it.
+func Natural() func(a, b string) int {
+	order := collate.New(language.Und, collate.Numeric)
+	return func(a, b string) int { return cmp.Or(order.CompareString(a, b), cmp.Compare(a, b)) }
 }

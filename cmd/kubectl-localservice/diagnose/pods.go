@@ -30,14 +30,14 @@ const (
 )
 
 func addPods(f *facts) {
-	f.pods, f.strays = map[string][]*pod{}, map[string][]*pod{}
+	f.pods, f.mislabelled = map[string][]*pod{}, map[string][]*pod{}
 	tolerations := sets.Set[corev1.Toleration]{}
 	slices.SortFunc(f.Pods, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 	for _, object := range f.Pods {
 		p, node := podOf(object, f), cmp.Or(object.Spec.NodeName, nodeOfDaemon(object))
 		f.pods[node] = append(f.pods[node], p)
 		if !p.isLabelled && p.runs {
-			f.strays[p.NodeLabel] = append(f.strays[p.NodeLabel], p)
+			f.mislabelled[p.NodeLabel] = append(f.mislabelled[p.NodeLabel], p)
 		}
 		for _, t := range object.Spec.Tolerations {
 			t.TolerationSeconds = nil // It does not matter for a pod that is to start.
@@ -51,7 +51,7 @@ func addPods(f *facts) {
 func addPodsOfName(n *name) {
 	slices.SortFunc(n.pods, func(a, b *pod) int { return cmp.Compare(a.Name, b.Name) }) // of all nodes of a group
 	here := only(n.pods, func(p *pod) bool { return p.runs && !p.isLabelled })
-	n.mislabelled = append(here, n.facts.strays[naming.NodeLabelValue(n.result.Node)]...)
+	n.mislabelled = append(here, n.facts.mislabelled[naming.NodeLabelValue(n.result.Node)]...)
 	n.unready = only(n.pods, func(p *pod) bool { return p.runs && !p.Ready })
 	n.terminating = only(n.pods, func(p *pod) bool { return !p.runs && !p.ended })
 }

@@ -101,7 +101,7 @@ func nodeLabelKey(ls *v1alpha1.LocalService, services []*corev1.Service) string 
 			continue
 		}
 		for key, value := range service.Spec.Selector {
-			if _, own := ls.Spec.Selector[key]; !own && value == naming.NodeLabelValue(node) {
+			if _, selects := ls.Spec.Selector[key]; !selects && value == naming.NodeLabelValue(node) {
 				return key
 			}
 		}
