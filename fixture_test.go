@@ -15,11 +15,9 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/localservice-dev/local-service-controller/internal/app"
@@ -332,19 +330,13 @@ func (c *cluster) wantReady(want string) {
 	}
 }
 
-var testLocalService = objects.LocalService
-
-func onSSD(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = map[string]string{"disk": "ssd"} }
-
-func testNode(name string, labels ...string) *corev1.Node {
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name),
-		ResourceVersion: "1", Labels: map[string]string{}}}
-	for _, l := range labels {
-		key, value, _ := strings.Cut(l, "=")
-		node.Labels[key] = value
-	}
-	return node
-}
+var (
+	testLocalService = objects.LocalService
+	hostnamesMode    = objects.HostnamesMode
+	onSSD            = objects.Selecting("disk=ssd")
+	testNode         = objects.Node
+	testSlice        = objects.EndpointSlice
+)
 
 // withNodes returns objects and n nodes.
 func withNodes(n int, objects ...simulation.Object) []simulation.Object {
@@ -352,24 +344,4 @@ func withNodes(n int, objects ...simulation.Object) []simulation.Object {
 		objects = append(objects, testNode(fmt.Sprintf("node%02d", i)))
 	}
 	return objects
-}
-
-// testSlice returns an EndpointSlice of a node's Service, with an endpoint for each value.
-func testSlice(service string, ready ...bool) *discoveryv1.EndpointSlice {
-	owner, _, _ := strings.Cut(service, "-")
-	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: service + "-x", Namespace: "default",
-		Labels: map[string]string{discoveryv1.LabelServiceName: service, v1alpha1.OwnerLabelKey: owner,
-			v1alpha1.DefaultNodeLabelKey: "x"}}, AddressType: discoveryv1.AddressTypeIPv4}
-	for _, r := range ready {
-		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{"10.0.0.1"},
-			Conditions: discoveryv1.EndpointConditions{Ready: &r}})
-	}
-	return slice
-}
-
-// setReady changes the endpoints of an EndpointSlice of testSlice.
-func (c *cluster) setReady(service string, ready ...bool) {
-	c.t.Helper()
-	slice := testSlice(service, ready...)
-	edit(c, slice.Name, func(s *discoveryv1.EndpointSlice) { s.Endpoints = slice.Endpoints })
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/localservice-dev/local-service-controller/internal/app"
 	"github.com/localservice-dev/local-service-controller/internal/reconcile"
+	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 	"github.com/localservice-dev/local-service-controller/internal/testing/simulation"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
@@ -24,27 +25,27 @@ import (
 func TestHandlersAddFewKeys(t *testing.T) {
 	const count = 300
 	dashes := strings.Repeat("d-", 25) + "d"
-	names := testLocalService(hostnamesMode, func(ls *v1alpha1.LocalService) { ls.Name = "names" })
+	names := testLocalService(objects.Named("names"), hostnamesMode)
 	service := func(namespace, name string) *corev1.Service {
-		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
-			Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone}}
+		return objects.Service(name, func(s *corev1.Service) {
+			s.Namespace, s.Spec.ClusterIP = namespace, corev1.ClusterIPNone
+		})
 	}
 	published := service("default", "names")
-	published.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(names,
-		v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.Kind))}
-	objects := []simulation.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other"}}, testNode("node1"),
+	published.OwnerReferences = objects.ControlledBy(v1alpha1.SchemeGroupVersion.String(), v1alpha1.Kind, "names")
+	existing := []simulation.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other"}}, testNode("node1"),
 		names, published, service("default", dashes), service("default", "other-node1"), service("default", "demo0"),
-		service("other", "demo0-node1"), testSlice("other-node1", true), testSlice("demo0-node1", false)}
+		service("other", "demo0-node1"), testSlice("other-node1", "a"), testSlice("demo0-node1", "b!")}
 	for i := range count {
 		slice := testSlice(fmt.Sprintf("names-%d", i))
 		slice.Labels[v1alpha1.HostnamesLabelKey] = v1alpha1.HostnamesSource
-		objects = append(objects, slice,
-			testLocalService(func(ls *v1alpha1.LocalService) { ls.Name = fmt.Sprintf("demo%d", i) }),
-			testPod(fmt.Sprintf("p%d", i), withLabels(map[string]string{"app": "other"})))
+		existing = append(existing, slice,
+			testLocalService(objects.Named(fmt.Sprintf("demo%d", i))),
+			testPod(fmt.Sprintf("p%d", i), objects.Labelled("app=other")))
 	}
 	for i := range dashes {
 		if dashes[i] == '-' {
-			objects = append(objects, testLocalService(func(ls *v1alpha1.LocalService) { ls.Name = dashes[:i] }))
+			existing = append(existing, testLocalService(objects.Named(dashes[:i])))
 		}
 	}
 	inCluster(t, func(t *testing.T, c *cluster) {
@@ -80,13 +81,13 @@ func TestHandlersAddFewKeys(t *testing.T) {
 			t.Fatal("there are no such endpoints")
 		}
 		node := caches.Nodes.Get("", "node1")
-		selecting := testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.Selector["app"] = "other" })
+		selectsOther := testLocalService(selecting("other"))
 		for name, test := range map[string]struct {
 			event func()
 			want  int64
 		}{
 			"a pod":                           {func() { pods.podChanged(pod, pod) }, 1},
-			"a selector":                      {func() { pods.localServiceChanged(ls, selecting) }, 1},
+			"a selector":                      {func() { pods.localServiceChanged(ls, selectsOther) }, 1},
 			"a Service of mode Hostnames":     {func() { hostnames.serviceChanged(named, named) }, 1},
 			"a spec of mode Hostnames":        {func() { hostnames.localServiceChanged(nil, names) }, 1},
 			"an EndpointSlice":                {func() { hostnames.sliceChanged(slice, slice) }, 1},
@@ -110,5 +111,5 @@ func TestHandlersAddFewKeys(t *testing.T) {
 				t.Errorf("100 events of %s: %d keys, want %d", name, got, test.want)
 			}
 		}
-	}, objects...)
+	}, existing...)
 }

@@ -25,8 +25,6 @@ import (
 
 var sourceName = plan.ServiceName("demo", plan.Source, "")
 
-var hostnamesMode = objects.HostnamesMode
-
 // sourceSlice returns an EndpointSlice of the Source with a pod on each node, ready unless its name ends in !.
 func sourceSlice(source *corev1.Service, suffix string, nodes ...string) *discoveryv1.EndpointSlice {
 	slice := objects.SourceSlice(source.Name, source.UID, sourceName+"-"+suffix, nodes...)
@@ -99,7 +97,7 @@ func TestHostnames(t *testing.T) {
 			slices.Compact(c.writes()))
 		c.unpublish("1")
 		time.Sleep(time.Minute) // A copy outlives its source for a moment.
-		c.want("one is gone", "b-example-com=10.0.0.1")
+		c.want("one is gone", "b-example-com=10.0.0.2")
 		c.requests()
 		time.Sleep(time.Hour)
 		expect(t, "requests at rest", nil, c.requests())
@@ -149,14 +147,14 @@ func TestHostnamesSourceRecreated(t *testing.T) {
 		c.start()
 		c.publish("1", "a")
 		c.publish("2", "b")
-		c.want("first", "a=10.0.0.1", "b=10.0.0.1")
+		c.want("first", "a=10.0.0.1", "b=10.0.0.2")
 		c.remove(get[*corev1.Service](c, sourceName))
 		c.unpublish("1")
 		c.unpublish("2")
 		settle()
-		c.want("the source is gone", "a=10.0.0.1", "b=10.0.0.1")
+		c.want("the source is gone", "a=10.0.0.1", "b=10.0.0.2")
 		c.publish("3", "a") // The second one follows.
-		if got := c.names(); !slices.Contains(got, "b=10.0.0.1") {
+		if got := c.names(); !slices.Contains(got, "b=10.0.0.2") {
 			t.Errorf("only the first of two EndpointSlices is published, and b is deleted already: %q", got)
 		}
 	}, testLocalService(hostnamesMode), testNode("a"), testNode("b"))
@@ -199,7 +197,7 @@ func TestHostnamesSliceDeleted(t *testing.T) {
 					test.after(c)
 				}
 				settle()
-				c.want("soon after", "a=10.0.0.1", "b=10.0.0.1")
+				c.want("soon after", "a=10.0.0.1", "b=10.0.0.2")
 				time.Sleep(plan.CopyStays)
 				c.want("in the end", "a=10.0.0.1")
 			}, testLocalService(hostnamesMode), testNode("a"), testNode("b"))

@@ -20,6 +20,7 @@ import (
 
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
 	"github.com/localservice-dev/local-service-controller/internal/reconcile"
+	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 	"github.com/localservice-dev/local-service-controller/internal/testing/simulation"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
@@ -378,9 +379,11 @@ func TestProgress(t *testing.T) {
 					reported = append(reported, s.Services)
 				}
 				last := len(reported) - 1
-				if last < test.least || last > test.most || !slices.IsSorted(reported) ||
-					int(reported[last]) != len(c.services()) {
-					t.Errorf("reported %v, want %d to %d reports of progress", reported, test.least, test.most)
+				if last < test.least || last > test.most {
+					t.Fatalf("reported %v, want %d to %d reports of progress", reported, test.least, test.most)
+				}
+				if n := len(c.services()); !slices.IsSorted(reported) || int(reported[last]) != n {
+					t.Errorf("reported %v, want ascending numbers up to %d", reported, n)
 				}
 				var events, followed int
 				all := c.recorded()
@@ -418,7 +421,8 @@ func TestStatusReadyNodes(t *testing.T) {
 		}
 		expect("at first", "1/2")
 		c.wantMessage("no container has a port named web")
-		c.setReady("demo-node2", true)
+		ready := testSlice("demo-node2", "b").Endpoints
+		edit(c, "demo-node2-x", func(s *discoveryv1.EndpointSlice) { s.Endpoints = ready })
 		expect("the other one is ready", "2/2")
 		belongTo("other")
 		expect("one belongs to another LocalService", "1/2")
@@ -426,8 +430,10 @@ func TestStatusReadyNodes(t *testing.T) {
 		expect("it is back", "2/2")
 		c.remove(testSlice("demo-node2"))
 		expect("one is deleted", "1/2")
-	}, testLocalService(func(ls *v1alpha1.LocalService) { ls.Spec.Ports[0].TargetPort = intstr.FromString("web") }),
-		testNode("node1"), testNode("node2"), testSlice("demo-node1", true), testSlice("demo-node2", false))
+	}, testLocalService(func(ls *v1alpha1.LocalService) {
+		ls.Spec.Ports[0].Name, ls.Spec.Ports[0].TargetPort = "web", intstr.FromString("web")
+	}),
+		testNode("node1"), testNode("node2"), testSlice("demo-node1", "a"), testSlice("demo-node2", "b!"))
 }
 
 // measured returns a function that checks what a histogram has recorded since the last call, once everything has
@@ -461,13 +467,10 @@ func measured(t *testing.T, histogram *componentmetrics.Histogram) func(what str
 // TestNodeFanoutIsMeasured: for a new node, or a new LocalService, the time until the Service is created is measured,
 // also if that takes several attempts. Nothing else is.
 func TestNodeFanoutIsMeasured(t *testing.T) {
-	named := func(name string, edit ...func(*v1alpha1.LocalService)) *v1alpha1.LocalService {
-		return testLocalService(append(edit, func(ls *v1alpha1.LocalService) { ls.Name = name })...)
-	}
 	inCluster(t, func(t *testing.T, c *cluster) {
 		time.Sleep(time.Hour)
 		expect := measured(t, metrics.NodeFanout)
-		c.create(named("names", hostnamesMode))
+		c.create(testLocalService(objects.Named("names"), hostnamesMode))
 		c.start()
 		expect("the start, long after everything else was created", 0, 0, 0)
 		c.create(testNode("new"))
@@ -486,9 +489,9 @@ func TestNodeFanoutIsMeasured(t *testing.T) {
 		over()
 		time.Sleep(time.Minute)
 		expect("the Service is not refused any more", 1, 10*time.Second, 15*time.Second)
-		c.create(named("young"))
+		c.create(testLocalService(objects.Named("young")))
 		expect("a LocalService is created", 2, 0, 4*time.Second)
-	}, named("demo"), named("ssd", onSSD), testNode("old"))
+	}, testLocalService(), testLocalService(objects.Named("ssd"), onSSD), testNode("old"))
 }
 
 // TestDeletionTakenBack: while a cache is behind, so that nothing can be made, the status stays as it is. Else a node

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,25 +21,18 @@ import (
 
 	"github.com/localservice-dev/local-service-controller/internal/app"
 	"github.com/localservice-dev/local-service-controller/internal/metrics"
+	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 	"github.com/localservice-dev/local-service-controller/internal/testing/simulation"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
+// testPod returns a pod on node1 that has no node label yet.
 func testPod(name string, edit ...func(*corev1.Pod)) *corev1.Pod {
-	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID("uid-" + name),
-			ResourceVersion: "1", Labels: map[string]string{"app": "demo"}},
-		Spec:   corev1.PodSpec{NodeName: "node1"},
-		Status: corev1.PodStatus{Phase: corev1.PodRunning},
-	}
-	for _, e := range edit {
-		e(p)
-	}
-	return p
+	return objects.Edit(objects.Pod(name, "node1", objects.Unlabelled), edit...)
 }
 
-func withLabels(labels map[string]string) func(*corev1.Pod) {
-	return func(p *corev1.Pod) { p.Labels = maps.Clone(labels) }
+func selecting(app string) func(*v1alpha1.LocalService) {
+	return func(ls *v1alpha1.LocalService) { ls.Spec.Selector["app"] = app }
 }
 
 // startPods runs the controller of pods.
@@ -121,14 +113,17 @@ func TestPodsLeft(t *testing.T) {
 				c.options.LabelAllPods = true
 				c.create(testPod("p", func(p *corev1.Pod) {
 					p.Labels["vm/rack"] = "rack1"
-					p.OwnerReferences = []metav1.OwnerReference{{APIVersion: test.apiVersion, Kind: test.kind,
-						Name: "owner", UID: uid, Controller: new(true)}}
+					p.OwnerReferences = objects.ControlledBy(test.apiVersion, test.kind, "owner")
+					p.OwnerReferences[0].UID = uid
 				}))
 				c.startPods()
 				events, writes := strings.Join(c.recorded(), "\n"), c.writes()
 				if !strings.Contains(events, test.event) || (events == "") != (test.event == "") ||
-					strings.Contains(events, "\x1b") || (len(writes) > 0) != test.isWritten {
-					t.Errorf("writes %v, events %q", writes, events)
+					strings.Contains(events, "\x1b") {
+					t.Errorf("events %q, want %q, without escapes", events, test.event)
+				}
+				if (len(writes) > 0) != test.isWritten {
+					t.Errorf("writes %v, want one: %t", writes, test.isWritten)
 				}
 			})
 		})
@@ -141,7 +136,7 @@ func TestPodsAll(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		c.options.LabelAllPods = true
 		c.startPods()
-		c.create(testPod("p", withLabels(nil), func(p *corev1.Pod) { p.Spec.NodeName = strings.Repeat("n", 70) }))
+		c.create(testPod("p", objects.Labelled(), func(p *corev1.Pod) { p.Spec.NodeName = strings.Repeat("n", 70) }))
 		settle()
 		if got, want := c.labelOf("p"), strings.Repeat("n", 52)+"-qudj3x2bm4"; got != want {
 			t.Errorf("label %q, want %q", got, want)
@@ -193,7 +188,7 @@ func TestPodsRefusedForOneCause(t *testing.T) {
 		if events := c.recorded(); len(events) != 1 || !strings.HasSuffix(events[0], "frozen") {
 			t.Errorf("events of another cause %q", events)
 		}
-	}, append(pods, testLocalService(), testLocalService(func(ls *v1alpha1.LocalService) { ls.Name = "second" }))...)
+	}, append(pods, testLocalService(), testLocalService(objects.Named("second")))...)
 }
 
 // TestPodsNotFound: a pod that is in the cache, and of which a webhook says that something is not found, is tried
@@ -258,17 +253,14 @@ func TestPodsChangedAgain(t *testing.T) {
 
 // TestPodsEvents: an event causes one write for each pod that needs a label.
 func TestPodsEvents(t *testing.T) {
-	mine, other := testPod("mine"), testPod("other", withLabels(map[string]string{"app": "other"}))
-	labelled := testPod("labelled", withLabels(map[string]string{"app": "demo", "vm/rack": "node1"}))
+	mine, other := testPod("mine"), testPod("other", objects.Labelled("app=other"))
+	labelled := objects.Pod("labelled", "node1")
 	elsewhere := testPod("elsewhere", func(p *corev1.Pod) { p.Namespace = "other" })
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other"}}
-	selecting := func(app string) func(*v1alpha1.LocalService) {
-		return func(ls *v1alpha1.LocalService) { ls.Spec.Selector["app"] = app }
-	}
 	ended := func(phase corev1.PodPhase) *corev1.Pod {
 		return testPod(strings.ToLower(string(phase)), func(p *corev1.Pod) { p.Status.Phase = phase })
 	}
-	ls, named := testLocalService(), func(ls *v1alpha1.LocalService) { ls.Name = "second" }
+	ls, named := testLocalService(), objects.Named("second")
 	for name, test := range map[string]struct {
 		before []simulation.Object
 		event  func(c *cluster)
@@ -343,11 +335,10 @@ func TestPodLabelIsMeasured(t *testing.T) {
 		expect("its label is removed", 0, 0, 0)
 		c.create(testPod("fixed"))
 		expect("a pod that was created with its node", 0, 0, 0)
-		other := map[string]string{"app": "other"}
-		c.create(scheduled("other", 0, withLabels(other)))
+		c.create(scheduled("other", 0, objects.Labelled("app=other")))
 		expect("a pod that nothing selects", 0, 0, 0)
 		time.Sleep(5 * time.Minute)
-		c.create(testLocalService(func(ls *v1alpha1.LocalService) { ls.Name, ls.Spec.Selector = "other", other }))
+		c.create(testLocalService(objects.Named("other"), selecting("other")))
 		expect("it is selected later", 1, 0, time.Second)
 		over := c.refuseUntil("patch", "pods")
 		c.create(scheduled("b", 0))

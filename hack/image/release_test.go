@@ -160,10 +160,12 @@ func checkPlugin(t *testing.T, dist string) {
 		t.Fatal(err)
 	}
 	spec := manifest.Spec
-	if manifest.APIVersion != "krew.googlecontainertools.github.com/v1alpha2" || manifest.Kind != "Plugin" ||
-		manifest.Metadata.Name != "localservice" || spec.Version != testVersion || spec.Homepage != source ||
-		spec.Description == "" || spec.ShortDescription == "" || len(spec.ShortDescription) > 80 {
-		t.Errorf("the manifest is not as Krew wants it: %+v", manifest)
+	wantEqual(t, map[string][2]string{"apiVersion": {manifest.APIVersion, "krew.googlecontainertools.github.com/v1alpha2"},
+		"kind": {manifest.Kind, "Plugin"}, "name": {manifest.Metadata.Name, "localservice"},
+		"version": {spec.Version, testVersion}, "homepage": {spec.Homepage, source}})
+	if spec.Description == "" || spec.ShortDescription == "" || len(spec.ShortDescription) > 80 {
+		t.Errorf("Krew wants descriptions, a short one of up to 80 bytes, not %q, %q", spec.Description,
+			spec.ShortDescription)
 	}
 	var platforms []string
 	for _, p := range spec.Platforms {
@@ -253,14 +255,24 @@ func checkImage(t *testing.T, dist string) {
 	}
 }
 
+// wantEqual checks values, by name: what they are, and what they must be.
+func wantEqual(t *testing.T, values map[string][2]string) {
+	t.Helper()
+	for what, value := range values {
+		if value[0] != value[1] {
+			t.Errorf("the %s is %q, want %q", what, value[0], value[1])
+		}
+	}
+}
+
 // checkPlatform checks that the image of a platform has what a registry and a node need, and the released files.
 func checkPlatform(t *testing.T, image v1.Image, platform string, created time.Time, dist string) {
 	t.Helper()
 	config := must(image.ConfigFile())
-	if config.Config.User != "65532:65532" || config.OS+"_"+config.Architecture != platform ||
-		!config.Created.Equal(created) || !slices.Equal(config.Config.Entrypoint, []string{"/" + name}) {
-		t.Errorf("the configuration is %+v", config)
-	}
+	wantEqual(t, map[string][2]string{"user": {config.Config.User, "65532:65532"},
+		"platform":   {config.OS + "_" + config.Architecture, platform},
+		"created":    {config.Created.UTC().String(), created.UTC().String()},
+		"entrypoint": {fmt.Sprint(config.Config.Entrypoint), fmt.Sprint([]string{"/" + name})}})
 	for _, label := range []string{"version", "revision", "created", "source", "licenses", "title", "description"} {
 		if config.Config.Labels["org.opencontainers.image."+label] == "" {
 			t.Errorf("the label %s is missing", label)

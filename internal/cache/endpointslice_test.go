@@ -6,23 +6,12 @@ import (
 	"testing"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
-
-// sliceOf returns an EndpointSlice of a Service of a LocalService, with an endpoint for each value, which may be nil.
-func sliceOf(owner, service, name string, ready ...*bool) *discoveryv1.EndpointSlice {
-	s := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name,
-		Labels: map[string]string{discoveryv1.LabelServiceName: service, v1alpha1.OwnerLabelKey: owner}}}
-	for _, is := range ready {
-		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Conditions: discoveryv1.EndpointConditions{Ready: is}})
-	}
-	return s
-}
 
 // showSlice adds an EndpointSlice to the cache of its mode.
 func showSlice(t *testing.T, c *Caches, full *discoveryv1.EndpointSlice) {
@@ -42,25 +31,29 @@ func showSlice(t *testing.T, c *Caches, full *discoveryv1.EndpointSlice) {
 // TestTrimEndpointSlice: an EndpointSlice is ready if one of its endpoints is. Endpoints that do not say are ready. With
 // publishNotReadyAddresses all are, and only the other condition says whether the pod is.
 func TestTrimEndpointSlice(t *testing.T) {
+	type conditions = discoveryv1.EndpointConditions
 	for name, c := range map[string]struct {
-		ready []*bool
-		want  bool
+		endpoints []conditions
+		want      bool
 	}{
-		"no endpoints": {nil, false},
-		"not ready":    {[]*bool{new(false), new(false)}, false},
-		"one is ready": {[]*bool{new(false), new(true)}, true},
-		"does not say": {[]*bool{nil}, true},
+		"no endpoints":             {nil, false},
+		"not ready":                {[]conditions{{Ready: new(false)}, {Ready: new(false)}}, false},
+		"one is ready":             {[]conditions{{Ready: new(false)}, {Ready: new(true)}}, true},
+		"does not say":             {[]conditions{{}}, true},
+		"published, and not ready": {[]conditions{{Ready: new(true), Serving: new(false)}}, false},
+		"published, and ready":     {[]conditions{{Ready: new(true), Serving: new(true)}}, true},
 	} {
-		got, err := trimEndpointSlice(sliceOf("demo", "demo-a", "demo-a-x", c.ready...))
-		if err != nil || got.Ready != c.want || got.Service != "demo-a" || got.LocalService().Name != "demo" {
-			t.Errorf("%s: %+v, %v, want ready: %v", name, got, err, c.want)
+		slice := objects.EndpointSlice("demo-a")
+		for _, e := range c.endpoints {
+			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Conditions: e})
 		}
-	}
-	published := sliceOf("demo", "demo-a", "demo-a-x", new(true))
-	for _, serving := range []bool{false, true} {
-		published.Endpoints[0].Conditions.Serving = &serving
-		if got, err := trimEndpointSlice(published); err != nil || got.Ready != serving {
-			t.Errorf("serving: %v, got %+v, %v", serving, got, err)
+		trimmed, err := trimEndpointSlice(slice)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := fmt.Sprintf("%s of %s, ready: %t", trimmed.Service, trimmed.LocalService().Name, trimmed.Ready)
+		if want := fmt.Sprintf("demo-a of demo, ready: %t", c.want); got != want {
+			t.Errorf("%s: %s; want %s", name, got, want)
 		}
 	}
 }
@@ -86,7 +79,8 @@ func TestReadyServices(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			caches := newCaches(t)
 			for i, ports := range c.published {
-				slice := sliceOf("demo", "demo-a", fmt.Sprint("demo-a-", i), nil)
+				slice := objects.EndpointSlice("demo-a", "a")
+				slice.Name, slice.Ports = fmt.Sprint("demo-a-", i), nil
 				for _, port := range ports {
 					slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{Name: &port})
 				}
@@ -124,7 +118,8 @@ func TestPortNumbers(t *testing.T) {
 	} {
 		c, ls := newCaches(t), objects.LocalService(edit)
 		for i, ports := range []map[string]int32{{"http": 8080, "dns": 53}, {"http": 9090}, {}} {
-			slice := sliceOf("demo", "demo-a", fmt.Sprint("demo-", i), nil)
+			slice := objects.EndpointSlice("demo-a", "a")
+			slice.Name, slice.Ports = fmt.Sprint("demo-", i), nil
 			slice.Labels[v1alpha1.HostnamesLabelKey] = mode
 			for name, number := range ports {
 				slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{Name: &name, Port: &number})
@@ -149,17 +144,17 @@ func TestPortNumbers(t *testing.T) {
 func TestEndpointSlicesOf(t *testing.T) {
 	c := newCaches(t)
 	for _, namespace := range []string{"default", "other"} {
-		slice := sliceOf("demo", namespace, "of-"+namespace, nil)
+		slice := objects.EndpointSlice("demo-"+namespace, "a")
 		slice.Namespace = namespace
 		showSlice(t, c, slice)
 		slice.Labels[v1alpha1.HostnamesLabelKey] = v1alpha1.HostnamesSource
 		showSlice(t, c, slice)
 	}
 	ls := objects.LocalService()
-	if ready := c.ReadyServices(ls); len(ready) != 1 || !ready["default"] {
+	if ready := c.ReadyServices(ls); len(ready) != 1 || !ready["demo-default"] {
 		t.Errorf("ready: %v", ready)
 	}
-	if named := c.HostnameSlicesOf(KeyOf(ls)); len(named) != 1 || named["of-default"] == nil {
+	if named := c.HostnameSlicesOf(KeyOf(ls)); len(named) != 1 || named["demo-default-x"] == nil {
 		t.Errorf("of mode Hostnames: %v", named)
 	}
 }

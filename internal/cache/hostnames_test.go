@@ -4,27 +4,18 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
 // TestHostnameSlice: the cache keeps everything that a source publishes, a checksum of a copy, and the owner of both.
 func TestHostnameSlice(t *testing.T) {
-	full := &discoveryv1.EndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "default", UID: "u", ResourceVersion: "1",
-			Labels: map[string]string{discoveryv1.LabelManagedBy: plan.KubernetesSliceManager,
-				v1alpha1.OwnerLabelKey: "demo"},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(
-				&metav1.ObjectMeta{Name: "published", UID: "s"}, corev1.SchemeGroupVersion.WithKind("Service"))}},
-		AddressType: discoveryv1.AddressTypeIPv6,
-		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"fd00::1"}, NodeName: new("a"), Zone: new("z"),
-			Conditions: discoveryv1.EndpointConditions{Ready: new(true)}}},
-		Ports: []discoveryv1.EndpointPort{{Port: new(int32(1))}},
-	}
+	full := objects.SourceSlice("published", "s", "x", "a")
+	full.AddressType, full.Endpoints[0].Zone = discoveryv1.AddressTypeIPv6, new("z")
+	full.Labels[v1alpha1.OwnerLabelKey] = "demo"
 	trim := func(full *discoveryv1.EndpointSlice) *plan.EndpointSlice {
 		t.Helper()
 		s, err := trimHostnameSlice(full)
@@ -40,7 +31,7 @@ func TestHostnameSlice(t *testing.T) {
 			t.Errorf("-want +got:\n%s", diff)
 		}
 	}
-	if source.LocalService().Name != "demo" || source.UID != "u" {
+	if source.LocalService().Name != "demo" || source.UID != full.UID {
 		t.Errorf("%+v", source)
 	}
 	copied := full.DeepCopy()

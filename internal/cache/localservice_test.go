@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -50,8 +51,9 @@ func TestReadLocalService(t *testing.T) {
 			if isUnreadable != isBad || isBad && !strings.Contains(problem.Error(), c.says) {
 				t.Errorf("unreadable: %t, %v", isUnreadable, problem)
 			}
-			if ls.Status.Nodes != c.nodes || ls.Name != "demo" || ls.Generation != 7 || ls.ManagedFields != nil {
-				t.Errorf("read as %+v", ls)
+			want := metav1.ObjectMeta{Name: "demo", Namespace: "default", Generation: 7, Annotations: ls.Annotations}
+			if diff := cmp.Diff(want, ls.ObjectMeta) + cmp.Diff(c.nodes, ls.Status.Nodes); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
 	}

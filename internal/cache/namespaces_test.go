@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -29,9 +28,8 @@ func TestNamespaces(t *testing.T) {
 		var all, localServices []runtime.Object
 		for _, namespace := range []string{"a", "b", "c"} {
 			all = append(all,
-				&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "service", Namespace: namespace}},
-				&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod", Namespace: namespace, UID: "u"},
-					Spec: corev1.PodSpec{NodeName: "n"}})
+				objects.Service("service", func(s *corev1.Service) { s.Namespace = namespace }),
+				objects.Pod("pod", "n", objects.Unlabelled, func(p *corev1.Pod) { p.Namespace = namespace }))
 			ls := objects.LocalService(func(ls *v1alpha1.LocalService) { ls.Namespace = namespace })
 			stored, err := runtime.DefaultUnstructuredConverter.ToUnstructured(ls)
 			if err != nil {

@@ -8,12 +8,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
-	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-func testNode(t *testing.T, name string, labels map[string]string) *Node {
+func testNode(t *testing.T, name string, labels ...string) *Node {
 	t.Helper()
-	trimmed, err := trimNode(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
+	trimmed, err := trimNode(&metav1.PartialObjectMetadata{ObjectMeta: objects.Node(name, labels...).ObjectMeta})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,9 +23,7 @@ func testNode(t *testing.T, name string, labels map[string]string) *Node {
 // them while none is selected. Of two nodes that want one name, only one has it.
 func TestSelectedNodes(t *testing.T) {
 	c := newCaches(t)
-	ls := objects.LocalService(objects.HostnamesMode, func(ls *v1alpha1.LocalService) {
-		ls.Spec.NodeSelector = map[string]string{"zone": "a"}
-	})
+	ls := objects.LocalService(objects.HostnamesMode, objects.Selecting("zone=a"))
 	expect := func(when string, selected, named []string) {
 		t.Helper()
 		if got := slices.Sorted(slices.Values(c.Nodes.Selected(ls))); !slices.Equal(got, selected) {
@@ -39,7 +36,7 @@ func TestSelectedNodes(t *testing.T) {
 			}
 		}
 	}
-	in := func(zone, name string) *Node { return testNode(t, name, map[string]string{"zone": zone}) }
+	in := func(zone, name string) *Node { return testNode(t, name, "zone="+zone) }
 	expect("no nodes", nil, nil)
 	show(t, c.Nodes.Store, in("b", "x-y"), in("b", "x.y"), in("b", "other"))
 	expect("none is selected", nil, []string{"x-y", "other"})
@@ -55,7 +52,7 @@ func TestSelectedNodes(t *testing.T) {
 // detector sees.
 func TestLabelsOfManyWrites(t *testing.T) {
 	c := newCaches(t)
-	show(t, c.Nodes.Store, testNode(t, "one", map[string]string{"zone": "a"}))
+	show(t, c.Nodes.Store, testNode(t, "one", "zone=a"))
 	labels := c.Nodes.Labels()
 	var asking sync.WaitGroup
 	for _, name := range []string{"one", "one", "two", "two"} {
@@ -71,7 +68,7 @@ func TestLabelsOfManyWrites(t *testing.T) {
 // TestLabelsStay: for one sync, the labels of a node stay as they were when they were first read.
 func TestLabelsStay(t *testing.T) {
 	c := newCaches(t)
-	show(t, c.Nodes.Store, testNode(t, "one", map[string]string{"zone": "a"}))
+	show(t, c.Nodes.Store, testNode(t, "one", "zone=a"))
 	before := c.Nodes.Labels()
 	expect := func(labels func(node, key string) (string, bool), node, key, want string, exists bool) {
 		t.Helper()
@@ -81,8 +78,8 @@ func TestLabelsStay(t *testing.T) {
 	}
 	expect(before, "one", "zone", "a", true)
 	expect(before, "two", "zone", "", false)
-	show(t, c.Nodes.Store, testNode(t, "one", map[string]string{"zone": "b", "disk": "ssd"}))
-	show(t, c.Nodes.Store, testNode(t, "two", map[string]string{"zone": "b"}))
+	show(t, c.Nodes.Store, testNode(t, "one", "zone=b", "disk=ssd"))
+	show(t, c.Nodes.Store, testNode(t, "two", "zone=b"))
 	expect(before, "one", "zone", "a", true)
 	expect(before, "one", "disk", "", false)
 	expect(before, "two", "zone", "", false)

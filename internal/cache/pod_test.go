@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 )
 
 // TestTrimPod: a labelled pod takes little memory. An unlabelled one keeps its labels, and when it was scheduled.
@@ -17,23 +18,21 @@ func TestTrimPod(t *testing.T) {
 	}
 	controller := metav1.OwnerReference{Kind: "ReplicaSet", Name: "r", UID: "r", Controller: new(true)}
 	for name, c := range map[string]struct {
-		labels         map[string]string
+		labels         []string
 		node           string
 		labelled       bool
 		withController bool // is kept
 	}{
-		"unlabelled":       {map[string]string{"app": "demo"}, "node1", false, false},
-		"labelled":         {map[string]string{"app": "demo", "vm/rack": "node1"}, "node1", true, false},
-		"wrongly labelled": {map[string]string{"app": "demo", "vm/rack": "node2"}, "node1", false, true},
+		"unlabelled":       {[]string{"app=demo"}, "node1", false, false},
+		"labelled":         {[]string{"app=demo", "vm/rack=node1"}, "node1", true, false},
+		"wrongly labelled": {[]string{"app=demo", "vm/rack=node2"}, "node1", false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, err := trimPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "u",
-				Labels: c.labels, OwnerReferences: []metav1.OwnerReference{{Name: "x"}, controller}},
-				Spec: corev1.PodSpec{NodeName: c.node},
-				Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
-					{Type: corev1.PodReady, Status: corev1.ConditionTrue},
-					{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Unix(17, 0)}}},
-			}, nodeLabelKey)
+			full := objects.Pod("p", c.node, objects.Labelled(c.labels...))
+			full.OwnerReferences = []metav1.OwnerReference{{Name: "x"}, controller}
+			full.Status.Conditions = append(full.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled,
+				Status: corev1.ConditionTrue, LastTransitionTime: metav1.Unix(17, 0)})
+			p, err := trimPod(full, nodeLabelKey)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -46,7 +45,7 @@ func TestTrimPod(t *testing.T) {
 			if got := p.Scheduled().Unix() == 17; got == c.labelled {
 				t.Errorf("scheduled at %s", p.Scheduled())
 			}
-			if whole := p.GetUID() == "u" && p.Labels() == plan.LabelStringOf(c.labels); whole == c.labelled {
+			if whole := p.GetUID() == "uid-p" && p.Labels() == plan.LabelStringOf(full.Labels); whole == c.labelled {
 				t.Errorf("UID %q and labels %q of a pod that is labelled: %v", p.GetUID(), p.Labels(), c.labelled)
 			}
 		})

@@ -5,8 +5,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	kubefake "k8s.io/client-go/kubernetes/fake"
@@ -18,9 +16,7 @@ import (
 // TestPodsOnDemand: pods are watched from the first LocalService that needs labels on them until the process ends.
 func TestPodsOnDemand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCachesOf(t, kubefake.NewClientset(&corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default", UID: "u"},
-			Spec:       corev1.PodSpec{NodeName: "a"}}),
+		c := newCachesOf(t, kubefake.NewClientset(objects.Pod("p", "a", objects.Unlabelled)),
 			dynamicfake.NewSimpleDynamicClient(runtime.NewScheme()))
 		p, changes := c.Pods, 0
 		p.OnChange(func(before, after *Pod) { changes++ })

@@ -17,6 +17,7 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 
+	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -56,12 +57,14 @@ func collector(all ...*v1alpha1.LocalService) *Collector {
 		LocalServices: func() iter.Seq[*v1alpha1.LocalService] { return slices.Values(all) }}
 }
 
-func localService(name string, mode v1alpha1.Mode, nodes, services, ready int32,
+// reporting returns a LocalService whose status has these numbers and conditions.
+func reporting(name string, mode v1alpha1.Mode, nodes, services, ready int32,
 	conditions ...metav1.Condition) *v1alpha1.LocalService {
-	return &v1alpha1.LocalService{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
-		Spec: v1alpha1.LocalServiceSpec{Mode: mode},
-		Status: v1alpha1.LocalServiceStatus{Nodes: nodes, Services: services, ReadyNodes: ready,
-			Conditions: conditions}}
+	return objects.LocalService(objects.Named(name), func(ls *v1alpha1.LocalService) {
+		ls.Spec.Mode = mode
+		ls.Status = v1alpha1.LocalServiceStatus{Nodes: nodes, Services: services, ReadyNodes: ready,
+			Conditions: conditions}
+	})
 }
 
 func is(name, status, reason string) metav1.Condition {
@@ -71,17 +74,17 @@ func is(name, status, reason string) metav1.Condition {
 // TestCollector: the collector counts LocalServices, whatever their status contains.
 func TestCollector(t *testing.T) {
 	registry := metrics.NewKubeRegistry()
-	registry.CustomMustRegister(collector(localService("fine", "", 5, 5, 4, is("Ready", "True", "ServicesInPlace"),
+	registry.CustomMustRegister(collector(reporting("fine", "", 5, 5, 4, is("Ready", "True", "ServicesInPlace"),
 		is("Conflicted", "False", "NoConflict")),
-		localService("too", v1alpha1.ModeServices, 3, 3, 3, is("Ready", "True", "ServicesInPlace")),
-		localService("taken", "", 10, 5, 5, is("Ready", "False", "NameTaken"), is("Conflicted", "True", "NameTaken")),
-		localService("names", v1alpha1.ModeHostnames, 100, 1, 90, is("Ready", "False", "WriteFailed")),
-		localService("new", v1alpha1.ModeHostnames, 0, 0, 0),
-		localService("bad", "", 0, 0, 0, is("Ready", "False", "InvalidSpec")),
+		reporting("too", v1alpha1.ModeServices, 3, 3, 3, is("Ready", "True", "ServicesInPlace")),
+		reporting("taken", "", 10, 5, 5, is("Ready", "False", "NameTaken"), is("Conflicted", "True", "NameTaken")),
+		reporting("names", v1alpha1.ModeHostnames, 100, 1, 90, is("Ready", "False", "WriteFailed")),
+		reporting("new", v1alpha1.ModeHostnames, 0, 0, 0),
+		reporting("bad", "", 0, 0, 0, is("Ready", "False", "InvalidSpec")),
 		// The status is part of the API: every client with the permission can write it.
-		localService("odd", "", 1, 1, 1, is("Ready", "True", "NameTaken"), is("Contested", "Unknown", "X"),
+		reporting("odd", "", 1, 1, 1, is("Ready", "True", "NameTaken"), is("Contested", "Unknown", "X"),
 			is("Synced", "True", "ByThem")),
-		localService("odder", "", 1, 1, 1, is("Ready", "False", "random-17"),
+		reporting("odder", "", 1, 1, 1, is("Ready", "False", "random-17"),
 			is("Progressing", "Unknown", "random-18")),
 	))
 	got := series(t, registry)
@@ -117,7 +120,7 @@ func TestCollector(t *testing.T) {
 // LocalService selects no node any more. Those without cluster IPs, which include those of mode Hostnames, count alone.
 func TestNamespaceServices(t *testing.T) {
 	in := func(namespace, clusterIP string, mode v1alpha1.Mode, nodes, services int32) *v1alpha1.LocalService {
-		ls := localService("demo", mode, nodes, services, 0)
+		ls := reporting("demo", mode, nodes, services, 0)
 		ls.Namespace, ls.Spec.ClusterIP = namespace, clusterIP
 		return ls
 	}
@@ -138,7 +141,7 @@ func TestNamespaceServices(t *testing.T) {
 
 // TestLint: names, units and help texts follow the rules of Prometheus, and every metric has a prefix and is ALPHA.
 func TestLint(t *testing.T) {
-	Register(collector(localService("demo", "", 1, 1, 1, is("Ready", "False", "InvalidSpec"))))
+	Register(collector(reporting("demo", "", 1, 1, 1, is("Ready", "False", "InvalidSpec"))))
 	families := gather(t, legacyregistry.DefaultGatherer)
 	problems, err := promlint.NewWithMetricFamilies(families).Lint()
 	if err != nil {

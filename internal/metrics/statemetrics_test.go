@@ -4,6 +4,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
@@ -56,9 +57,9 @@ func TestStateMetrics(t *testing.T) {
 		"name": {Type: "string"}, "namespace": {Type: "string"}, "generation": {Type: "integer"}}}
 	resource := file.Spec.Resources[0]
 	gvk := metav1.GroupVersionKind(v1alpha1.SchemeGroupVersion.WithKind(v1alpha1.Kind))
-	if resource.GroupVersionKind != gvk || len(file.Spec.Resources) != 1 || len(resource.Metrics) == 0 ||
-		file.Kind != "CustomResourceStateMetrics" {
-		t.Errorf("%+v", file)
+	got := []any{file.Kind, len(file.Spec.Resources), resource.GroupVersionKind, len(resource.Metrics) > 0}
+	if diff := cmp.Diff([]any{"CustomResourceStateMetrics", 1, gvk, true}, got); diff != "" {
+		t.Errorf("kind, resources, their kind, and whether there are metrics (-want +got):\n%s", diff)
 	}
 	want := func(what string, from crdSchema, path []string, kind string) {
 		t.Helper()

@@ -35,10 +35,7 @@ func copies(names *Names) func(*apiSlice, ...func(*apiSlice)) *apiSlice {
 	return func(s *apiSlice, edit ...func(*apiSlice)) *apiSlice {
 		c := names.Copy(&CopyChange{Name: CopyName(s.Name), Source: SliceFromAPI(s)})
 		c.UID = types.UID("uid-" + c.Name)
-		for _, e := range edit {
-			e(c)
-		}
-		return c
+		return objects.Edit(c, edit...)
 	}
 }
 
@@ -48,13 +45,7 @@ func TestCopies(t *testing.T) {
 	ls, base := localService(hostnamesMode), newNames(t)
 	copyOf := copies(base)
 	one, two := sourceSlice(base.Source, "s1", "1", "2"), sourceSlice(base.Source, "s2", "3")
-	edited := func(s *apiSlice, edit ...func(*apiSlice)) *apiSlice {
-		out := s.DeepCopy()
-		for _, e := range edit {
-			e(out)
-		}
-		return out
-	}
+	edited := func(s *apiSlice, edit ...func(*apiSlice)) *apiSlice { return objects.Edit(s.DeepCopy(), edit...) }
 	named := func(name string) func(*apiSlice) { return func(s *apiSlice) { s.Name = name } }
 	managedBy := func(manager string) func(*apiSlice) {
 		return func(s *apiSlice) { s.Labels[discoveryv1.LabelManagedBy] = manager }
@@ -163,9 +154,7 @@ func checkEachChange(t *testing.T, names *Names, all Copies) {
 
 // TestCopy: everything except the hostname is as Kubernetes has published it.
 func TestCopy(t *testing.T) {
-	ls := localService(hostnamesMode, func(ls *v1alpha1.LocalService) {
-		ls.Spec.NodeSelector = map[string]string{"os": "linux"}
-	})
+	ls := localService(hostnamesMode, selecting("os=linux"))
 	base := newNames(t)
 	source, published := base.Source, base.Published
 	names := unpublished(ls, []string{"1"}, nil)

@@ -21,6 +21,7 @@ var someNodes = []string{"a", "b", "1", "2", "3"}
 var (
 	localService  = objects.LocalService
 	hostnamesMode = objects.HostnamesMode
+	selecting     = objects.Selecting
 	stored        = objects.Stored
 	foreign       = objects.ForeignService
 	specs         = objects.Specs
@@ -76,11 +77,7 @@ func existing(t *testing.T, ls *v1alpha1.LocalService, nodes []string, edit ...f
 	ts := templates(t, ls)
 	for _, template := range ts {
 		for _, node := range ts.nodes(nodes) {
-			s := stored(template.Service(node))
-			for _, e := range edit {
-				e(s)
-			}
-			services = append(services, s)
+			services = append(services, objects.Edit(stored(template.Service(node)), edit...))
 		}
 	}
 	return services

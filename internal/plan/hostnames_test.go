@@ -1,10 +1,12 @@
 package plan
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -22,25 +24,30 @@ func groupedBy(key string) func(*v1alpha1.LocalService) {
 func TestTemplatesOfHostnames(t *testing.T) {
 	ls := localService(specs["metadata"], specs["not ready addresses"], specs["cluster IP"], hostnamesMode,
 		groupedBy("zone"))
-	both := templates(t, ls)
-	if len(both) != 2 {
-		t.Fatalf("%d templates, want 2", len(both))
+	sourceLabels := map[string]string{"owner": "demo", "team": "a", "tier": "cache",
+		v1alpha1.HostnamesLabelKey: v1alpha1.HostnamesSource}
+	publishedLabels := maps.Clone(sourceLabels)
+	publishedLabels[v1alpha1.HostnamesLabelKey] = v1alpha1.HostnamesPublished
+	publishedLabels[discoveryv1.LabelSkipMirror] = "true"
+	want := []*corev1.Service{
+		{ObjectMeta: metav1.ObjectMeta{Name: ServiceName("demo", Source, ""), Labels: sourceLabels,
+			Annotations: map[string]string{"localservice.dev/applied-metadata": `{"labels":["team","tier"]}`}},
+			Spec: corev1.ServiceSpec{Selector: ls.Spec.Selector}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "demo", Labels: publishedLabels,
+			Annotations: map[string]string{"localservice.dev/group-by": "zone", "external-dns.example.com/ttl": "60",
+				"localservice.dev/applied-metadata": `{"labels":["team","tier"],` +
+					`"annotations":["external-dns.example.com/ttl"]}`}}},
 	}
-	source, published := both[0].Service(""), both[1].Service("")
-	for _, s := range []*corev1.Service{source, published} {
-		if s.Spec.ClusterIP != corev1.ClusterIPNone || !s.Spec.PublishNotReadyAddresses || len(s.Spec.Ports) != 1 ||
-			s.Labels["owner"] != "demo" || s.Labels["vm/rack"] != "" || !metav1.IsControlledBy(s, ls) {
-			t.Errorf("%+v", s)
-		}
+	var got []*corev1.Service
+	ofNode := template(t, localService(specs["not ready addresses"])).Service("a")
+	for i, template := range templates(t, ls) {
+		got = append(got, template.Service(""))
+		selector := want[i].Spec.Selector
+		want[i].Spec, want[i].Namespace, want[i].OwnerReferences = ofNode.Spec, "default", ofNode.OwnerReferences
+		want[i].Spec.Selector = selector
 	}
-	if published.Name != "demo" || published.Spec.Selector != nil || published.Labels["team"] != "a" ||
-		published.Annotations["localservice.dev/group-by"] != "zone" ||
-		published.Labels[v1alpha1.HostnamesLabelKey] != "published" {
-		t.Errorf("the Service with the names: %+v", published)
-	}
-	if diff := cmp.Diff(ls.Spec.Selector, source.Spec.Selector); diff != "" || source.Labels["team"] != "a" ||
-		source.Labels[v1alpha1.HostnamesLabelKey] != "source" || source.Name == "demo" {
-		t.Errorf("the Service that selects the pods: %+v", source)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the Source and the Service with the names (-want +got):\n%s", diff)
 	}
 }
 
@@ -80,7 +87,7 @@ func TestComputeHostnames(t *testing.T) {
 func TestHostnamesOf(t *testing.T) {
 	nodes := map[string]labels.Set{"a": {"os": "linux", "zone": "x"}, "b.c": {"os": "linux", "zone": "x"},
 		"d": {"os": "linux", "zone": ""}, "e": {"os": "other", "zone": "y"}, "f": {"os": "linux"}}
-	linux := func(ls *v1alpha1.LocalService) { ls.Spec.NodeSelector = map[string]string{"os": "linux"} }
+	linux := selecting("os=linux")
 	for name, c := range map[string]struct {
 		edit  []func(*v1alpha1.LocalService)
 		want  []string // of a, b.c, d, e, f, an unknown node, and no node

@@ -8,16 +8,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 )
 
 func TestCompute(t *testing.T) {
 	tmpl := template(t, localService())
 	ours := func(node string, edit ...func(*corev1.Service)) *corev1.Service {
-		s := stored(tmpl.Service(node))
-		for _, e := range edit {
-			e(s)
-		}
-		return s
+		return objects.Edit(stored(tmpl.Service(node)), edit...)
 	}
 	terminating := func(s *corev1.Service) { s.DeletionTimestamp = new(metav1.NewTime(time.Unix(1, 0))) }
 	addressed := func(s *corev1.Service) { s.Spec.ClusterIP, s.Spec.ClusterIPs = "10.96.0.1", []string{"10.96.0.1"} }

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
@@ -57,7 +56,7 @@ func FuzzSelects(f *testing.F) {
 			t.Errorf("%+v: %q", ls.Spec, NodeSelection(ls))
 		}
 		for range 5 {
-			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{}}}
+			node := objects.Node("n")
 			for range random.IntN(4) {
 				node.Labels[key()] = of(values...)
 			}
@@ -75,8 +74,7 @@ func FuzzSelects(f *testing.F) {
 
 // TestNodeSelection: messages say which nodes are selected, in one line.
 func TestNodeSelection(t *testing.T) {
-	ls := localService()
-	ls.Spec.NodeSelector = map[string]string{"disk": "ssd", "arch": "arm"}
+	ls := localService(selecting("disk=ssd", "arch=arm"))
 	ls.Spec.NodeSelectorTerms = []v1alpha1.NodeSelectorTerm{
 		{MatchExpressions: []v1alpha1.NodeLabelRequirement{{Key: "a", Operator: "In", Values: []string{"x", "y"}}}}}
 	want := `spec.nodeSelector "arch=arm,disk=ssd" and spec.nodeSelectorTerms ` +

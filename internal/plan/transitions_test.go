@@ -7,6 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 )
 
 // TestImmutableTransitions: which changes of a spec the API server accepts as an update of a Service, and which field
@@ -98,6 +100,7 @@ func TestAdoptionKeepsOwners(t *testing.T) {
 }
 
 func owner(controls bool) []metav1.OwnerReference {
-	return []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "x", UID: "theirs",
-		Controller: &controls}}
+	theirs := objects.ControlledBy("v1", "ConfigMap", "theirs")
+	theirs[0].Controller = &controls
+	return theirs
 }

@@ -10,16 +10,6 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-func selecting(pairs ...string) func(*v1alpha1.LocalService) {
-	return func(ls *v1alpha1.LocalService) {
-		ls.Spec.NodeSelector = map[string]string{}
-		for _, pair := range pairs {
-			key, value, _ := strings.Cut(pair, "=")
-			ls.Spec.NodeSelector[key] = value
-		}
-	}
-}
-
 // TestUnselected: a nodeSelector that matches no node deletes no Service of a node that exists.
 func TestUnselected(t *testing.T) {
 	generatedFor := func(nodes ...string) []*corev1.Service { return existing(t, localService(), nodes) }

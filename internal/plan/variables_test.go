@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -124,12 +125,14 @@ func TestNoValue(t *testing.T) {
 		}
 		c.run(t, ts[0], plan)
 		s := c["demo-n"]
-		_, hasZone := s.Labels["zone"]
-		_, hasRack := s.Annotations["rack"]
-		if s.Labels["zone"] != step.zone || hasZone != (step.zone != "") || s.Annotations["rack"] != step.rack ||
-			hasRack != (step.rack != "") || s.Labels["team"] != "a" || s.Annotations["b"] != "$(NODE_LABEL['other'])" ||
-			s.Annotations[v1alpha1.AppliedMetadataAnnotationKey] != step.record {
-			t.Errorf("%v: labels %v, annotations %v", step.node, s.Labels, s.Annotations)
+		wantLabels := map[string]string{"owner": "demo", nodeLabelKey: "n", "team": "a", "zone": step.zone}
+		wantAnnotations := map[string]string{v1alpha1.NodeAnnotationKey: "n", "b": "$(NODE_LABEL['other'])",
+			"rack": step.rack, v1alpha1.AppliedMetadataAnnotationKey: step.record}
+		for _, want := range []map[string]string{wantLabels, wantAnnotations} {
+			maps.DeleteFunc(want, func(_, value string) bool { return value == "" })
+		}
+		if diff := cmp.Diff(wantLabels, s.Labels) + cmp.Diff(wantAnnotations, s.Annotations); diff != "" {
+			t.Errorf("%v (-want +got):\n%s", step.node, diff)
 		}
 		if again := actions(Compute(c.input(ts[0], "n"))); len(again) > 0 {
 			t.Errorf("%v: then %v", step.node, again)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -144,13 +145,20 @@ func TestStatus(t *testing.T) {
 			if c.conflicted != "" {
 				conflicted = "True " + c.conflicted
 			}
-			for kind, want := range map[string]string{"Ready": c.ready, "Progressing": c.progressing,
-				"Conflicted": conflicted, "Contested": contested} {
-				got := meta.FindStatusCondition(status.Conditions, kind)
-				if got == nil || string(got.Status)+" "+got.Reason != want || got.ObservedGeneration != 7 ||
-					got.Message == "" {
-					t.Errorf("%s is %+v, want %s", kind, got, want)
+			want := map[string]string{"Ready": c.ready, "Progressing": c.progressing, "Conflicted": conflicted,
+				"Contested": contested}
+			got := map[string]string{}
+			for _, condition := range status.Conditions {
+				if condition.Type == v1alpha1.ConditionStalled {
+					continue // It follows from the others.
 				}
+				got[condition.Type] = string(condition.Status) + " " + condition.Reason
+				if condition.ObservedGeneration != 7 || condition.Message == "" {
+					t.Errorf("%s has no message, or is of generation %d", condition.Type, condition.ObservedGeneration)
+				}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("conditions (-want +got):\n%s", diff)
 			}
 			// ^ and $ mark the beginning and the end of the message.
 			if got := "^" + meta.FindStatusCondition(status.Conditions, "Ready").Message + "$"; !strings.Contains(got,
@@ -195,8 +203,8 @@ func TestGroups(t *testing.T) {
 
 // with returns a LocalService of a generation, with a status from earlier.
 func with(old v1alpha1.LocalServiceStatus, generation int64) *v1alpha1.LocalService {
-	ls := objects.LocalService()
-	ls.Generation, ls.Status, ls.Spec.NodeSelector = generation, old, map[string]string{"disk": "x"}
+	ls := objects.LocalService(objects.Selecting("disk=x"))
+	ls.Generation, ls.Status = generation, old
 	return ls
 }
 

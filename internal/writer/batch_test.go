@@ -12,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/localservice-dev/local-service-controller/internal/cache"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 )
 
@@ -29,35 +28,28 @@ func TestRefusedAMomentAgo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, 1)
 		f.refusing(forbidden, "create demo-a")
-		expect := func(when string, out outcome, got []string, retryAfter time.Duration, want ...string) {
+		write := func(when string, retryAfter time.Duration, others []string, want ...string) {
 			t.Helper()
-			if !slices.Equal(got, want) || len(out.Refused) != 1 || !errors.Is(out.Refused[0], forbidden) ||
-				out.RetryAfter != retryAfter || out.IsComplete() || out.Err(cache.KeyOf(f.ls)) != nil {
-				t.Errorf("%s: %v, want %v; %+v", when, got, want, out)
+			out, requests := f.expect(when, counts{Requests: len(want), Stored: len(others), Refused: 1,
+				RetryAfter: retryAfter}, f.changes(plan.Create, append(others, "a")...))
+			if !slices.Equal(requests, want) || !errors.Is(errors.Join(out.Refused...), forbidden) {
+				t.Errorf("%s: %v, want %v; refused: %v", when, requests, want, out.Refused)
 			}
 		}
-		out, requests := f.write(f.changes(plan.Create, "a", "b"))
-		expect("at first", out, requests, 10*time.Second, "create demo-a", "create demo-b")
+		write("at first", 10*time.Second, []string{"b"}, "create demo-b", "create demo-a")
 		time.Sleep(4 * time.Second)
-		out, requests = f.write(f.changes(plan.Create, "a", "c"))
-		expect("a moment later", out, requests, 6*time.Second, "create demo-c")
+		write("a moment later", 6*time.Second, []string{"c"}, "create demo-c")
 		time.Sleep(6 * time.Second)
-		out, requests = f.write(f.changes(plan.Create, "a", "d"))
-		expect("when it is due", out, requests, 20*time.Second, "create demo-d", "create demo-a")
+		write("when it is due", 20*time.Second, []string{"d"}, "create demo-d", "create demo-a")
 		time.Sleep(10 * time.Second)
-		out, requests = f.write(f.changes(plan.Create, "a"))
-		expect("with nothing else to do", out, requests, 10*time.Second)
+		write("with nothing else to do", 10*time.Second, nil)
 		f.nextGeneration()
-		out, requests = f.write(f.changes(plan.Create, "a"))
-		expect("for another spec", out, requests, 10*time.Second, "create demo-a")
+		write("for another spec", 10*time.Second, nil, "create demo-a")
 		f.refusing(nil)
 		time.Sleep(10 * time.Second)
-		if out, requests = f.write(f.changes(plan.Create, "a")); !out.IsComplete() || len(requests) != 1 {
-			t.Errorf("accepted: %v, %+v", requests, out)
-		}
+		f.expect("accepted", counts{Requests: 1, Stored: 1}, f.changes(plan.Create, "a"))
 		f.refusing(forbidden, "create")
-		out, requests = f.write(f.changes(plan.Create, "a"))
-		expect("refused after a success", out, requests, 10*time.Second, "create demo-a")
+		write("refused after a success", 10*time.Second, nil, "create demo-a")
 	})
 }
 
@@ -69,50 +61,37 @@ func TestGivenUp(t *testing.T) {
 		f.refusing(forbidden, "create")
 		creations := f.changes(plan.Create, nodeNames("n", 45)...)
 		tried := map[string]bool{}
-		write := func(when string, retryAfter time.Duration, want int, more ...plan.Change) {
+		write := func(when string, retryAfter time.Duration, want, refused int, more ...plan.Change) {
 			t.Helper()
-			out, requests := f.write(creations, more)
-			creates := 0
+			_, requests := f.expect(when, counts{Requests: want + len(more), Deleted: len(more), Refused: refused,
+				RetryAfter: retryAfter}, creations, more)
 			for _, request := range requests {
-				if strings.HasPrefix(request, "create") {
-					creates++
-					if tried[request] {
-						t.Errorf("%s: %s comes before those that were never tried", when, request)
-					}
-					tried[request] = true
+				if tried[request] {
+					t.Errorf("%s: %s comes before those that were never tried", when, request)
 				}
-			}
-			if creates != want || len(out.Refused) == 0 || out.More || out.RetryAfter == 0 ||
-				out.RetryAfter > retryAfter || out.Err(cache.KeyOf(f.ls)) != nil || len(more) != len(out.Made) {
-				t.Errorf("%s: %d tried, want %d; want again after %s: %+v", when, creates, want, retryAfter, out)
+				tried[request] = true
 			}
 		}
-		write("at first", 10*time.Second, maxFailures)
+		write("at first", 10*time.Second, maxFailures, maxFailures)
 		time.Sleep(time.Second)
-		write("a moment later", 9*time.Second, 0)
-		write("beside another kind", 9*time.Second, 0, f.changes(plan.Delete, "old")...)
+		write("a moment later", 9*time.Second, 0, maxFailures)
+		write("beside another kind", 9*time.Second, 0, maxFailures, f.changes(plan.Delete, "old")...)
 		time.Sleep(9 * time.Second)
-		write("when it is due", 20*time.Second, maxFailures)
+		write("when it is due", 10*time.Second, maxFailures, 2*maxFailures)
 		time.Sleep(20 * time.Second)
-		write("when it is due again", 40*time.Second, maxFailures)
+		write("when it is due again", 10*time.Second, maxFailures, 3*maxFailures)
 		clear(tried)
 		f.nextGeneration()
-		write("for another spec", 10*time.Second, maxFailures)
-		out, _ := f.write(creations[maxFailures:])
-		if len(out.Refused) != 1 || out.RetryAfter != 10*time.Second {
-			t.Errorf("without those that were refused: %+v", out)
-		}
+		write("for another spec", 10*time.Second, maxFailures, maxFailures)
+		f.expect("without those that were refused", counts{Refused: 1, RetryAfter: 10 * time.Second},
+			creations[maxFailures:])
 		f.refusing(nil)
 		time.Sleep(10 * time.Second)
-		if out, requests := f.write(creations); !out.IsComplete() || len(requests) != len(creations) {
-			t.Errorf("when all are accepted: %d requests, %+v", len(requests), out)
-		}
+		f.expect("when all are accepted", counts{Requests: len(creations), Stored: len(creations)}, creations)
 		f.refusing(forbidden, "create")
 		clear(tried)
-		write("after a success", 10*time.Second, maxFailures)
-		if out, _ := f.write(creations[maxFailures:]); out.RetryAfter != 10*time.Second {
-			t.Errorf("the rest waits %s after a success, as if there had been none", out.RetryAfter)
-		}
+		write("after a success", 10*time.Second, maxFailures, maxFailures)
+		f.expect("the rest, after a success", counts{Refused: 1, RetryAfter: 10 * time.Second}, creations[maxFailures:])
 	})
 }
 
@@ -127,27 +106,23 @@ func TestGivenUpOfRefused(t *testing.T) {
 		f.write(refused[6:])
 		time.Sleep(minRefusedBackoff)
 		f.write(refused)
-		if out, requests := f.write(refused, f.changes(plan.Create, "joined")); len(out.Made) != 1 {
-			t.Errorf("%v, %+v", requests, out)
-		}
+		f.expect("a node joins", counts{Requests: 1, Stored: 1, Refused: 12, RetryAfter: 20 * time.Second}, refused,
+			f.changes(plan.Create, "joined"))
 	})
 }
 
 // TestGivenUpOfWhatMayPass: a batch that stopped because the API server does not answer is retried soon.
 func TestGivenUpOfWhatMayPass(t *testing.T) {
-	for _, err := range []error{errors.New("no answer"), conflict} {
+	for err, want := range map[error]counts{
+		errors.New("no answer"): {Requests: maxFailures, Failed: maxFailures, Err: true},
+		conflict:                {Requests: maxFailures, Stale: maxFailures, Err: true},
+	} {
 		f := newFixture(t, 4)
+		changes := f.changes(plan.Create, nodeNames("n", 25)...)
 		f.refusing(err, "create")
-		out, requests := f.write(f.changes(plan.Create, nodeNames("n", 25)...))
-		if len(requests) != maxFailures || len(out.Failed)+len(out.Stale) != maxFailures || out.RetryAfter != 0 ||
-			out.Err(cache.KeyOf(f.ls)) == nil || out.IsComplete() {
-			t.Errorf("%v: %d requests, %+v", err, len(requests), out)
-		}
+		f.expect(err.Error(), want, changes)
 		f.refusing(nil)
-		out, requests = f.write(f.changes(plan.Create, nodeNames("n", 25)...))
-		if len(requests) != 25 || !out.IsComplete() {
-			t.Errorf("%v, then: %d requests, %+v", err, len(requests), out)
-		}
+		f.expect(err.Error()+", then answered", counts{Requests: 25, Stored: 25}, changes)
 	}
 }
 
@@ -183,11 +158,9 @@ func TestHopeless(t *testing.T) {
 				}
 				changes := slices.Concat(f.changes(plan.Delete, nodeNames("gone", c.deletions)...),
 					f.changes(plan.Create, nodeNames("n", 25)...))
-				out, requests := f.write(changes)
-				if refused := c.requests - c.others - c.deletions; len(requests) != c.requests || out.More != c.more ||
-					len(out.Stale) != c.others || len(out.Refused) != refused || (out.RetryAfter == 0) {
-					t.Errorf("%v: %+v", requests, out)
-				}
+				f.expect("at first", counts{Requests: c.requests, Deleted: c.deletions, Stale: c.others,
+					Refused: c.requests - c.others - c.deletions, More: c.more, RetryAfter: minRefusedBackoff,
+					Err: c.others > 0}, changes)
 				if _, requests := f.write(changes); len(requests) != c.later {
 					t.Errorf("a moment later: %v, want %d", requests, c.later)
 				}

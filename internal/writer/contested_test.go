@@ -35,10 +35,13 @@ func TestWriteContested(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t, 1)
 				f.contest()
-				out, requests := f.write(f.changes(action, "a", "b"))
-				if !slices.Equal(requests, c.first) || len(out.Made[action]) != 2 || out.More ||
-					out.contested().Has(field) != c.isSet {
-					t.Errorf("at first: %v: %+v", requests, out)
+				want := counts{Requests: 2, Stored: 2}
+				if c.isSet {
+					want.Refused, want.RetryAfter = 2, reconcile.MaxBackoff
+				}
+				out, requests := f.expect("at first", want, f.changes(action, "a", "b"))
+				if !slices.Equal(requests, c.first) || out.contested().Has(field) != c.isSet {
+					t.Errorf("at first: %v, want %v; contested: %v", requests, c.first, out.contested())
 				}
 				next := f.stored("a", "b")
 				if action == plan.Create { // The update was not tried yet.

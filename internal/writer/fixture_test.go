@@ -6,7 +6,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -199,15 +201,6 @@ func (f *fixture) write(changes ...[]plan.Change) (outcome, []string) {
 // outcome is an Outcome with what follows from it.
 type outcome struct{ plan.Outcome }
 
-// IsComplete reports whether all changes were made, apart from those of fields that something else sets.
-func (o *outcome) IsComplete() bool { return o.Stopped == nil && !o.More && !o.hasFailed() }
-
-// hasFailed reports whether a write failed, or was refused before and still waits.
-func (o *outcome) hasFailed() bool {
-	isRefused := func(err error) bool { return !isContested(err) }
-	return o.Denied || len(o.Failed)+len(o.Stale) > 0 || slices.ContainsFunc(o.Refused, isRefused)
-}
-
 func (o *outcome) Err(key types.NamespacedName) error { return Err(&o.Outcome, key) }
 
 // contested returns the fields that something else sets.
@@ -219,6 +212,31 @@ func (o *outcome) contested() sets.Set[string] {
 		}
 	}
 	return fields
+}
+
+// counts summarizes a turn.
+type counts struct {
+	Requests, Stored, Deleted, Refused, Failed, Stale int
+	RetryAfter                                        time.Duration
+	More, Stopped, Err                                bool
+}
+
+// expect makes changes, and checks what the turn has made.
+func (f *fixture) expect(when string, want counts, changes ...[]plan.Change) (outcome, []string) {
+	f.t.Helper()
+	out, requests := f.write(changes...)
+	f.compare(when, want, out, requests)
+	return out, requests
+}
+
+func (f *fixture) compare(when string, want counts, out outcome, requests []string) {
+	f.t.Helper()
+	got := counts{Requests: len(requests), Stored: out.Stored(), Deleted: len(out.Made[plan.Delete]),
+		Refused: len(out.Refused), Failed: len(out.Failed), Stale: len(out.Stale), RetryAfter: out.RetryAfter.Round(time.Second),
+		More: out.More, Stopped: out.Stopped != nil, Err: out.Err(cache.KeyOf(f.ls)) != nil}
+	if diff := cmp.Diff(want, got); diff != "" {
+		f.t.Errorf("%s (-want +got):\n%s%v: %+v", when, diff, requests, out)
+	}
 }
 
 // refusing makes the API server refuse the requests that begin with a prefix.

@@ -66,9 +66,7 @@ func TestSlowLiveRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, 1)
 		f.onRead(func() error { time.Sleep(2 * maxTurn); return nil })
-		if out, requests := f.write(f.changes(plan.Create, "a", "b")); len(requests) != 1 || !out.More {
-			t.Errorf("%v: %+v", requests, out)
-		}
+		f.expect("slow", counts{Requests: 1, Stored: 1, More: true}, f.changes(plan.Create, "a", "b"))
 	})
 }
 
@@ -89,10 +87,7 @@ func TestRemovalsGoByTheCache(t *testing.T) {
 			defer stop()
 			f.onNode = func(string) error { change(f, f.ls.DeepCopy(), stop); return notFound }
 			out := f.deps.WriteServices(ctx, f.ls, planOf(f.changes(plan.Delete, "a", "b")), always)
-			if requests := f.took(); len(requests) > 0 || len(out.Made) > 0 || out.Stopped == nil ||
-				len(out.Stale) != 1 && name != "stopped" {
-				t.Errorf("%v: %+v", requests, out)
-			}
+			f.compare(name, counts{Stale: 1, Stopped: true, Err: true}, outcome{out}, f.took())
 		})
 	}
 }

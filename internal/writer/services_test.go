@@ -30,15 +30,11 @@ func TestWriteInOrder(t *testing.T) {
 		f.changes(plan.Create, "c", "d"), f.changes(plan.Adopt, "b"), f.changes(plan.Delete, "a"),
 		f.changes(plan.Wait, "w"), f.changes(plan.Conflict, "x"))
 	f.deps.Shuffle = rand.Shuffle
-	out, requests := f.write(changes)
+	_, requests := f.expect("all kinds", counts{Requests: 5, Stored: 4, Deleted: 1}, changes)
 	slices.Sort(requests[2:4])
 	want := []string{"delete demo-a", "patch demo-b", "create demo-c", "create demo-d", "patch demo-e"}
 	if !slices.Equal(requests, want) {
 		t.Errorf("requests\n%v, want\n%v", requests, want)
-	}
-	if !out.IsComplete() || out.Stopped != nil || out.Stored() != 4 || len(out.Made[plan.Create]) != 2 ||
-		out.RetryAfter != 0 {
-		t.Errorf("%+v", out)
 	}
 	if changes[0].Name != "demo-e" || changes[1].Name != "demo-c" {
 		t.Error("the order of the plan's changes was changed")
@@ -65,43 +61,40 @@ func TestWriteIsObserved(t *testing.T) {
 
 // TestWriteFails: the consequences of each kind of failure. The other writes are still made.
 func TestWriteFails(t *testing.T) {
+	refused := counts{Requests: 3, Stored: 2, Refused: 1, RetryAfter: minRefusedBackoff}
+	failed := counts{Requests: 3, Stored: 2, Failed: 1, Err: true}
+	stale := counts{Requests: 3, Stored: 2, Stale: 1, Err: true}
 	for name, c := range map[string]struct {
 		err  error
-		want string // refused, failed, stale
+		want counts
 	}{
-		"refused":         {forbidden, "1 0 0"},
-		"invalid":         {apierrors.NewInvalid(schema.GroupKind{}, "x", nil), "1 0 0"},
-		"internal error":  {apierrors.NewInternalError(errors.New("webhook")), "1 0 0"},
-		"not answered":    {errors.New("connection refused"), "0 1 0"},
-		"too late":        {context.DeadlineExceeded, "1 0 0"},
-		"busy":            {apierrors.NewTooManyRequests("", 1), "0 1 0"},
-		"not available":   {apierrors.NewServiceUnavailable(""), "0 1 0"},
-		"timeout":         {apierrors.NewTimeoutError("", 1), "0 1 0"},
-		"server timeout":  {apierrors.NewServerTimeout(services, "", 1), "0 1 0"},
-		"there already":   {exists, "0 0 1"},
-		"changed":         {conflict, "0 0 1"},
-		"no such thing":   {notFound, "0 0 1"},
-		"the cache is so": {reconcile.Stale(errors.New("behind")), "0 0 1"},
+		"refused":         {forbidden, refused},
+		"invalid":         {apierrors.NewInvalid(schema.GroupKind{}, "x", nil), refused},
+		"internal error":  {apierrors.NewInternalError(errors.New("webhook")), refused},
+		"not answered":    {errors.New("connection refused"), failed},
+		"too late":        {context.DeadlineExceeded, refused},
+		"busy":            {apierrors.NewTooManyRequests("", 1), failed},
+		"not available":   {apierrors.NewServiceUnavailable(""), failed},
+		"timeout":         {apierrors.NewTimeoutError("", 1), failed},
+		"server timeout":  {apierrors.NewServerTimeout(services, "", 1), failed},
+		"there already":   {exists, stale},
+		"changed":         {conflict, stale},
+		"no such thing":   {notFound, stale},
+		"the cache is so": {reconcile.Stale(errors.New("behind")), stale},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, 2)
 			f.refusing(c.err, "create demo-b")
-			out, requests := f.write(f.changes(plan.Create, "a", "b", "c"))
-			got := fmt.Sprint(len(out.Refused), len(out.Failed), len(out.Stale))
-			if got != c.want || len(out.Made[plan.Create]) != 2 || len(requests) != 3 || out.IsComplete() ||
-				out.Stopped != nil {
-				t.Errorf("%s after %v, want %s: %+v", got, requests, c.want, out)
-			}
+			out, _ := f.expect(name, c.want, f.changes(plan.Create, "a", "b", "c"))
 			err := out.Err(cache.KeyOf(f.ls))
-			isRefused := c.want == "1 0 0"
-			if (err == nil) != isRefused || err != nil && !strings.Contains(err.Error(), "default/demo-b") ||
-				reconcile.IsStale(err) != (c.want == "0 0 1") {
+			if err != nil && !strings.Contains(err.Error(), "default/demo-b") ||
+				reconcile.IsStale(err) != (c.want == stale) {
 				t.Errorf("the error of the sync: %v", err)
 			}
 			last := f.deps.Refusals.Get(Attempt{Owner: f.ls.UID, Generation: 1, Action: plan.Create,
 				Name: "demo-b"})
-			if (last.Err != nil) != isRefused || (out.RetryAfter > 0) != isRefused {
-				t.Errorf("remembered as refused: %v, and retried after %s", last.Err, out.RetryAfter)
+			if (last.Err != nil) != (c.want == refused) {
+				t.Errorf("remembered as refused: %v", last.Err)
 			}
 		})
 	}
@@ -124,11 +117,10 @@ func TestWriteOfOne(t *testing.T) {
 			}
 			return nil
 		}
-		out, _ := f.write(f.changes(plan.Create, "a", "b", "c"), f.changes(plan.Delete, "d"))
-		got := fmt.Sprint(out.Refused)
-		if len(out.Refused) != 1 || !strings.Contains(got, says) || strings.Contains(got, "services_test.go") ||
-			len(out.Failed) > 0 || len(out.Made[plan.Create]) != 2 || len(out.Made[plan.Delete]) != 1 {
-			t.Errorf("%s: %+v", says, out)
+		out, _ := f.expect(says, counts{Requests: 4, Stored: 2, Deleted: 1, Refused: 1, RetryAfter: minRefusedBackoff},
+			f.changes(plan.Create, "a", "b", "c"), f.changes(plan.Delete, "d"))
+		if got := fmt.Sprint(out.Refused); !strings.Contains(got, says) || strings.Contains(got, "services_test.go") {
+			t.Errorf("refused: %s, want %s", got, says)
 		}
 	}
 }
@@ -156,12 +148,8 @@ func TestWriteTimeIsOver(t *testing.T) {
 					time.Sleep(c.each)
 					return nil
 				}
-				out, requests := f.write(f.changes(plan.Delete, nodeNames("n", c.changes)...))
-				if made := len(out.Made[plan.Delete]); out.More != (c.made < c.changes) || made != c.made ||
-					len(requests) != made || out.IsComplete() == out.More || out.Stopped != nil ||
-					out.Err(cache.KeyOf(f.ls)) != nil {
-					t.Errorf("%d requests: %+v", len(requests), out)
-				}
+				f.expect(name, counts{Requests: c.made, Deleted: c.made, More: c.made < c.changes},
+					f.changes(plan.Delete, nodeNames("n", c.changes)...))
 			})
 		})
 	}
@@ -194,20 +182,21 @@ func TestSlowStart(t *testing.T) {
 func TestTurns(t *testing.T) {
 	busy := apierrors.NewServiceUnavailable("busy")
 	for name, c := range map[string]struct {
-		answer  func(n int, request string) error
-		hasNext bool
-		err     string
+		answer func(n int, request string) error
+		want   counts
+		err    string
 	}{
 		"some fail": {func(n int, _ string) error {
 			if n%2 == 0 {
 				return busy
 			}
 			return nil
-		}, true, ""},
-		"all fail, of two kinds": {func(int, string) error { return busy }, false, "17 writes failed"},
+		}, counts{Requests: 17, Deleted: 9, More: true}, ""},
+		"all fail, of two kinds": {func(int, string) error { return busy },
+			counts{Requests: 17, Failed: 17, Err: true}, "17 writes failed"},
 		"everything is gone": {func(int, string) error {
 			return apierrors.NewNotFound(corev1.Resource("services"), "x")
-		}, false, "nothing was made"},
+		}, counts{Requests: 17, Stale: 1, Stopped: true, Err: true}, "nothing was made"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -219,12 +208,10 @@ func TestTurns(t *testing.T) {
 					n++
 					return c.answer(n, request)
 				}
-				out, _ := f.write(f.changes(plan.Delete, nodeNames("a", 20)...),
+				out, _ := f.expect(name, c.want, f.changes(plan.Delete, nodeNames("a", 20)...),
 					f.changes(plan.Create, nodeNames("b", 20)...))
-				err := out.Err(cache.KeyOf(f.ls))
-				if out.More != c.hasNext || (err == nil) != c.hasNext ||
-					err != nil && !strings.Contains(err.Error(), c.err) || c.hasNext && out.hasFailed() {
-					t.Errorf("next turn %v, error %v: %+v", out.More, err, out)
+				if err := out.Err(cache.KeyOf(f.ls)); err != nil && !strings.Contains(err.Error(), c.err) {
+					t.Errorf("the error of the sync is %v, want %s", err, c.err)
 				}
 			})
 		})
@@ -294,12 +281,8 @@ func TestWriteSomeRefused(t *testing.T) {
 				}
 				return nil
 			}
-			out, requests := f.write(f.changes(plan.Delete, nodeNames("n", 100)...))
-			if len(out.Made[plan.Delete]) != c.made || len(out.Refused) != c.errors || out.More != c.more ||
-				len(requests) != c.made+c.errors {
-				t.Errorf("%d requests: %d made, %d refused, more %t", len(requests), len(out.Made[plan.Delete]),
-					len(out.Refused), out.More)
-			}
+			f.expect(name, counts{Requests: c.made + c.errors, Deleted: c.made, Refused: c.errors, More: c.more,
+				RetryAfter: minRefusedBackoff}, f.changes(plan.Delete, nodeNames("n", 100)...))
 		})
 	}
 }
@@ -313,10 +296,10 @@ func TestImmutable(t *testing.T) {
 		for i := range 2 * maxFailures {
 			changes[i].Immutable = "clusterIP"
 		}
-		out, requests := f.write(changes)
-		if len(requests) != 1 || requests[0] != "patch demo-b" || len(out.Refused) != 2*maxFailures ||
-			!strings.Contains(out.Refused[0].Error(), "its clusterIP differs") || out.RetryAfter != 0 || out.More {
-			t.Errorf("%s: %v: %+v", action, requests, out)
+		out, requests := f.expect(string(action), counts{Requests: 1, Stored: 1, Refused: 2 * maxFailures}, changes)
+		if got := fmt.Sprint(requests, out.Refused); !strings.HasPrefix(got, "[patch demo-b]") ||
+			!strings.Contains(got, "its clusterIP differs") {
+			t.Errorf("%s: %s", action, got)
 		}
 	}
 }

@@ -3,12 +3,12 @@ package writer
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -166,7 +166,9 @@ func (f *slicesFixture) checkWrite(action plan.Action, want []string, wantOutcom
 	refused := f.deps.refusedCopies(f.ls, []plan.CopyChange{change})
 	outcome := ""
 	switch {
-	case len(refused) > 0:
+	case report != (len(refused) > 0):
+		outcome = fmt.Sprintf("report: %t, refused: %v", report, refused)
+	case report && err == nil:
 		outcome = "refused"
 	case reconcile.IsStale(err):
 		outcome = "stale"
@@ -175,9 +177,8 @@ func (f *slicesFixture) checkWrite(action plan.Action, want []string, wantOutcom
 	case again > 0:
 		outcome = "terminating"
 	}
-	if requests := f.took(); !slices.Equal(requests, want) || outcome != wantOutcome ||
-		report != (outcome == "refused") || outcome == "refused" && err != nil {
-		f.t.Errorf("%v: %q, report %t, %v; want %v: %q", requests, outcome, report, err, want, wantOutcome)
+	if diff := cmp.Diff(append(want, wantOutcome), append(f.took(), outcome)); diff != "" {
+		f.t.Errorf("requests and outcome (-want +got), %v:\n%s", err, diff)
 	}
 	if err != nil && !strings.Contains(err.Error(), " EndpointSlice default/s1-named: ") {
 		f.t.Errorf("the error names no EndpointSlice: %v", err)
@@ -202,26 +203,30 @@ func TestRefusedSlice(t *testing.T) {
 		f := newSlicesFixture(t)
 		answer("create", forbidden)(f)
 		change := f.changes[plan.Create]
-		expect := func(when string, wantAgain time.Duration, wantReport bool, wantRequests, wantRefused int) {
+		type written struct {
+			Again             time.Duration
+			Report            bool
+			Requests, Refused int
+		}
+		expect := func(when string, want written) {
 			t.Helper()
 			again, report, err := f.deps.WriteCopy(t.Context(), f.ls, &change, f.names)
-			requests, refused := f.took(), f.deps.refusedCopies(f.ls, []plan.CopyChange{change, {Name: "other"}})
-			if wantAgain > 0 && again != wantAgain || report != wantReport || err != nil ||
-				len(requests) != wantRequests || len(refused) != wantRefused {
-				t.Errorf("%s: again after %s, report %t, %v, %v, %v", when, again, report, err, requests, refused)
+			refused := f.deps.refusedCopies(f.ls, []plan.CopyChange{change, {Name: "other"}})
+			if diff := cmp.Diff(want, written{again, report, len(f.took()), len(refused)}); diff != "" || err != nil {
+				t.Errorf("%s: %v (-want +got):\n%s", when, err, diff)
 			}
 		}
-		expect("at first", 10*time.Second, true, 1, 1)
+		expect("at first", written{10 * time.Second, true, 1, 1})
 		time.Sleep(4 * time.Second)
-		expect("a moment later", 6*time.Second, false, 0, 1)
+		expect("a moment later", written{6 * time.Second, false, 0, 1})
 		time.Sleep(6 * time.Second)
-		expect("when it is due", 20*time.Second, true, 1, 1)
+		expect("when it is due", written{20 * time.Second, true, 1, 1})
 		f.nextGeneration()
-		expect("for another spec", 10*time.Second, true, 1, 1)
+		expect("for another spec", written{10 * time.Second, true, 1, 1})
 		time.Sleep(10 * time.Second)
 		f.answers = nil
-		expect("accepted", 0, true, 1, 0)
-		expect("and again", 0, false, 1, 0)
+		expect("accepted", written{0, true, 1, 0})
+		expect("and again", written{0, false, 1, 0})
 	})
 }
 
