@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -37,12 +38,12 @@ func TestRules(t *testing.T) {
 	changed := func(changes ...func(*corev1.Service)) []*corev1.Service {
 		return []*corev1.Service{aService("n1", changes...)}
 	}
-	published := func(endpoints ...discoveryv1.Endpoint) []*discoveryv1.EndpointSlice {
-		return []*discoveryv1.EndpointSlice{slice("n1", endpoints...)}
+	published := func(pods ...string) []*discoveryv1.EndpointSlice {
+		return []*discoveryv1.EndpointSlice{objects.EndpointSlice("demo-n1", pods...)}
 	}
-	services, unready := changed(), published(anEndpoint("a", "10.0.0.1", false))
-	ready := published(anEndpoint("a", "10.0.0.1", true))
-	both := published(anEndpoint("a", "10.0.0.1", true), anEndpoint("b", "10.0.0.2", false))
+	services, unready := changed(), published("a!")
+	ready := published("a")
+	both := published("a", "b!")
 	deleted := func(s *corev1.Service) { s.DeletionTimestamp = new(metav1.Now()) }
 	withoutOwner := func(s *corev1.Service) { s.OwnerReferences = nil }
 	publishing := func(in Input) Input {
@@ -50,11 +51,12 @@ func TestRules(t *testing.T) {
 		return in
 	}
 	mesh := func(ready bool) []*discoveryv1.EndpointSlice {
-		s := slice("n1", anEndpoint("", "10.9.0.1", ready))
+		s := objects.EndpointSlice("demo-n1", "z")
 		s.Labels[discoveryv1.LabelManagedBy] = "endpointslice-mesh-controller.cilium.io"
+		s.Endpoints[0].TargetRef, s.Endpoints[0].Conditions.Ready = nil, &ready
 		return []*discoveryv1.EndpointSlice{s}
 	}
-	crash := notReady(waiting("CrashLoopBackOff"))
+	crash := objects.NotReady(objects.Waiting("CrashLoopBackOff"))
 	daemon := func(node string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
 			p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
@@ -78,9 +80,11 @@ func TestRules(t *testing.T) {
 	}
 	generated := func(from string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.GenerateName = from } }
 	holding := func(port int32) func(*corev1.Pod) { return containing(corev1.ContainerPort{HostPort: port}) }
-	serving := func(e discoveryv1.Endpoint, is bool) discoveryv1.Endpoint {
-		e.Conditions.Serving = &is
-		return e
+	conditioned := func(serving, terminating bool) []*discoveryv1.EndpointSlice {
+		slices := published("a")
+		c := &slices[0].Endpoints[0].Conditions
+		c.Ready, c.Serving, c.Terminating = new(!terminating), &serving, &terminating
+		return slices
 	}
 	const (
 		few = "Deployment web has 1 replica for 2 names: scale it, by minReplicas if a HorizontalPodAutoscaler does, or " +
@@ -106,157 +110,156 @@ func TestRules(t *testing.T) {
 		endpoints string
 		message   string
 	}{
-		"ready": {with(services, ready, aPod("a", "n1")), "", Healthy, "1/1", ""},
+		"ready": {with(services, ready, objects.Pod("a", "n1")), "", Healthy, "1/1", ""},
 		"taken by nobody": {with(other("demo-n1", nil), ready), NameConflict, Down, "0/0", "the name is taken by a Service " +
 			"without an owner (demo-n1); if it is for the pods on node n1, have it adopted: kubectl patch service -n " +
 			`default demo-n1 --type=merge -p '{"metadata":{"labels":{"owner":"demo"}},"spec":{"selector":{"vm/rack":` +
 			`"n1"}}}'; if nothing uses it, delete it; otherwise create this LocalService under another name`},
-		"taken by another LocalService": {with(other("demo-n1", controlledByLocalService("demo-of")), nil), NameConflict,
+		"taken by another LocalService": {with(other("demo-n1", objects.ControlledBy(v1alpha1.SchemeGroupVersion.String(), v1alpha1.Kind, "demo-of")), nil), NameConflict,
 			Down, "0/0", "the name is taken by a Service of LocalService demo-of (demo-n1)" + another},
 		"taken by another node": {on(of(), nodesWith("x-y", "x.y")[1], nodesWith("x-y")[0]), ServiceMissing, Down, "0/0",
 			"no Service; the controller has not written it yet"},
-		"earlier": {with(changed(func(s *corev1.Service) { s.OwnerReferences[0].UID = "earlier" }), ready, aPod("a", "n1")),
+		"earlier": {with(changed(func(s *corev1.Service) { s.OwnerReferences[0].UID = "earlier" }), ready, objects.Pod("a", "n1")),
 			ServiceOutdated, Degraded, "1/1", "the Service is being deleted"},
-		"missing, change not seen": {of(readyCondition(v1alpha1.ReasonWriteFailed, "x"),
+		"missing, change not seen": {of(objects.Reporting(metav1.ConditionFalse, v1alpha1.ReasonWriteFailed, "x"),
 			func(ls *v1alpha1.LocalService) { ls.Generation++ }), ServiceMissing, Down, "0/0",
 			"no Service; the controller has not written it yet"},
-		"missing, refused": {of(readyCondition(v1alpha1.ReasonWriteFailed, "1 write failed: exceeded\nquota")),
+		"missing, refused": {of(objects.Reporting(metav1.ConditionFalse, v1alpha1.ReasonWriteFailed, "1 write failed: exceeded\nquota")),
 			ServiceMissing, Down, "0/0", `no Service; 1 write failed: exceeded\nquota`},
 		"missing, LocalService deleted": {of(func(ls *v1alpha1.LocalService) { ls.DeletionTimestamp = new(metav1.Now()) }),
 			ServiceMissing, Down, "0/0", "no Service; the LocalService is being deleted"},
 		"terminating": {with(changed(deleted), nil), ServiceOutdated, Down, "0/0", "the Service is being deleted"},
 		"selects something else": {with(changed(func(s *corev1.Service) {
 			s.Spec.Selector = map[string]string{"app": "demo"}
-		}), ready, aPod("a", "n1")), ServiceOutdated, Degraded, "1/1", "the Service has another selector than the " +
+		}), ready, objects.Pod("a", "n1")), ServiceOutdated, Degraded, "1/1", "the Service has another selector than the " +
 			`LocalService says; the controller has not written it yet (app=demo)`},
-		"orphaned": {with(changed(withoutOwner), ready, aPod("a", "n1")), ServiceOutdated, Degraded, "1/1",
+		"orphaned": {with(changed(withoutOwner), ready, objects.Pod("a", "n1")), ServiceOutdated, Degraded, "1/1",
 			"the Service differs from the LocalService in ownerReferences; the controller has not written it yet"},
 		"another port": {with(changed(func(s *corev1.Service) {
 			s.Spec.Ports, s.Spec.SessionAffinity = []corev1.ServicePort{{Port: 80}}, corev1.ServiceAffinityClientIP
-		}), ready, aPod("a", "n1")), ServiceOutdated, Degraded, "1/1", "the Service differs from the LocalService in " +
+		}), ready, objects.Pod("a", "n1")), ServiceOutdated, Degraded, "1/1", "the Service differs from the LocalService in " +
 			"ports, sessionAffinity; the controller has not written it yet"},
 		"another port, and no pod": {with(changed(func(s *corev1.Service) {
 			s.Spec.Ports = []corev1.ServicePort{{Port: 80}}
 		}), nil), NoPods, Empty, "0/0", no + demo},
 		"another port, and the spec is invalid": {func() Input {
 			in := with(changed(func(s *corev1.Service) { s.Spec.Ports = []corev1.ServicePort{{Port: 80}} }), ready,
-				aPod("a", "n1"))
+				objects.Pod("a", "n1"))
 			in.LocalService = localService(func(ls *v1alpha1.LocalService) { ls.Spec.GroupBy = "zone" })
 			return in
 		}(), "", Healthy, "1/1", ""},
 		"orphaned, and being deleted": {with(changed(withoutOwner, deleted), nil), ServiceOutdated, Down, "0/0",
 			"the Service is being deleted"},
 
-		"pod elsewhere with this node's label": {with(services, ready, aPod("a", "n1"), aPod("b", "n2", labelled("n1"))),
+		"pod elsewhere with this node's label": {with(services, ready, objects.Pod("a", "n1"), objects.Pod("b", "n2", labelled("n1"))),
 			PodsMislabelled, Degraded, "1/1", label + "(b on n2 has n1)" + events},
-		"ended pod elsewhere with this node's label": {with(services, ready, aPod("a", "n1"),
-			aPod("b", "n2", labelled("n1"), ending), aPod("c", "n2", labelled("n1"), phase(corev1.PodSucceeded, ""))),
+		"ended pod elsewhere with this node's label": {with(services, ready, objects.Pod("a", "n1"),
+			objects.Pod("b", "n2", labelled("n1"), objects.Ending), objects.Pod("c", "n2", labelled("n1"), phase(corev1.PodSucceeded, ""))),
 			"",
 			Healthy, "1/1", ""},
-		"pod without label": {with(services, ready, aPod("a", "n1"), aPod("b", "n1", withoutLabel)), PodsMislabelled, Degraded,
+		"pod without label": {with(services, ready, objects.Pod("a", "n1"), objects.Pod("b", "n1", objects.Unlabelled)), PodsMislabelled, Degraded,
 			"1/1", label + "(b on n1 has none)" + events},
-		"pods with another label": {with(services, nil, aPod("a", "n1", labelled("n7")), aPod("b", "n1", labelled(""))),
+		"pods with another label": {with(services, nil, objects.Pod("a", "n1", labelled("n7")), objects.Pod("b", "n1", labelled(""))),
 			PodsMislabelled, Down, "0/0", label + "(a on n1 has n7, b on n1 has none)" + events},
 
-		"pods not ready": {with(services, unready, aPod("d", "n1", crash), aPod("c", "n1", crash),
-			aPod("b", "n1", notReady(running)), aPod("a", "n1", crash), aPod("e", "n1", crash)), PodsNotReady, Down,
+		"pods not ready": {with(services, unready, objects.Pod("d", "n1", crash), objects.Pod("c", "n1", crash),
+			objects.Pod("b", "n1", objects.NotReady(running)), objects.Pod("a", "n1", crash), objects.Pod("e", "n1", crash)), PodsNotReady, Down,
 			"0/1",
 			"CrashLoopBackOff (a, c, d and 2 more)" + log + "a"},
-		"pods that wait": {with(services, unready, aPod("a", "n1", notReady(waiting("ContainerCreating")))), PodsNotReady,
+		"pods that wait": {with(services, unready, objects.Pod("a", "n1", objects.NotReady(objects.Waiting("ContainerCreating")))), PodsNotReady,
 			Down, "0/1", "ContainerCreating: it waits for its volumes, its image or the network (a); see kubectl describe pod -n default a"},
-		"pods not ready for several causes": {with(services, unready, aPod("a", "n1", crash),
-			aPod("b", "n1", notReady(running))), PodsNotReady, Down, "0/1",
+		"pods not ready for several causes": {with(services, unready, objects.Pod("a", "n1", crash),
+			objects.Pod("b", "n1", objects.NotReady(running))), PodsNotReady, Down, "0/1",
 			"CrashLoopBackOff (a, b: its readiness probe does not succeed)" + log + "a"},
-		"one of two pods not ready": {with(services, both, aPod("a", "n1"), aPod("b", "n1", crash)), PodsNotReady, Degraded,
+		"one of two pods not ready": {with(services, both, objects.Pod("a", "n1"), objects.Pod("b", "n1", crash)), PodsNotReady, Degraded,
 			"1/2", "CrashLoopBackOff (b)" + log + "b"},
-		"not ready, but published": {publishing(with(services, ready, aPod("a", "n1", crash))), PodsNotReady, Degraded, "1/1",
+		"not ready, but published": {publishing(with(services, ready, objects.Pod("a", "n1", crash))), PodsNotReady, Degraded, "1/1",
 			"CrashLoopBackOff (a)" + log + "a"},
-		"not ready, but published, as Kubernetes does": {publishing(with(services, published(serving(anEndpoint("a",
-			"10.0.0.1", true), false)), aPod("a", "n1", crash))), PodsNotReady, Down, "0/1", "CrashLoopBackOff (a)" + log + "a"},
-		"not published yet": {with(services, nil, aPod("a", "n1")), EndpointsOutdated, Down, "0/0",
+		"not ready, but published, as Kubernetes does": {publishing(with(services, conditioned(false, false), objects.Pod("a", "n1", crash))), PodsNotReady, Down, "0/1", "CrashLoopBackOff (a)" + log + "a"},
+		"not published yet": {with(services, nil, objects.Pod("a", "n1")), EndpointsOutdated, Down, "0/0",
 			"pods are ready, but not in the EndpointSlices; kube-controller-manager has not added them yet (a)"},
-		"not published, as a quota is used up": {amid(with(services, nil, aPod("a", "n1")), Around{Events: []corev1.Event{
+		"not published, as a quota is used up": {amid(with(services, nil, objects.Pod("a", "n1")), Around{Events: []corev1.Event{
 			event(eventUnpublished, "Service", "demo-n1", "of before"), event(eventUnpublished, "Service", "demo-n1",
 				"Error updating Endpoint Slices for Service default/demo-n1: endpointslices \"demo-n1-x7x\" is forbidden: "+
 					"exceeded quota: objects"), event(eventUnpublished, "Service", "demo-n10", "of another")}}),
 			EndpointsOutdated, Down, "0/0", "pods are ready, but not in the EndpointSlices; Error updating Endpoint Slices " +
 				"for Service default/…: endpointslices \"…\" is forbidden: exceeded quota: objects (a)"},
-		"an endpoint too many, as that is not ready": {with(services, both, aPod("a", "n1")), EndpointsOutdated, Degraded,
+		"an endpoint too many, as that is not ready": {with(services, both, objects.Pod("a", "n1")), EndpointsOutdated, Degraded,
 			"1/2", others},
 		"published by a mesh":      {with(services, mesh(true)), "", Healthy, "1/1", ""},
-		"published by a mesh, too": {with(services, slices.Concat(ready, mesh(true)), aPod("a", "n1")), "", Healthy, "2/2", ""},
-		"published by a mesh, not ready": {with(services, slices.Concat(ready, mesh(false)), aPod("a", "n1")),
+		"published by a mesh, too": {with(services, slices.Concat(ready, mesh(true)), objects.Pod("a", "n1")), "", Healthy, "2/2", ""},
+		"published by a mesh, not ready": {with(services, slices.Concat(ready, mesh(false)), objects.Pod("a", "n1")),
 			EndpointsOutdated, Degraded, "1/2", others},
 
-		"only terminating": {with(services, published(endingEndpoint(anEndpoint("a", "10.0.0.1", false))),
-			aPod("a", "n1", ending), aPod("b", "n1", phase(corev1.PodSucceeded, ""))), PodsEnded, Down, "0/0",
+		"only terminating": {with(services, conditioned(false, true),
+			objects.Pod("a", "n1", objects.Ending), objects.Pod("b", "n1", phase(corev1.PodSucceeded, ""))), PodsEnded, Down, "0/0",
 			"only terminating pods (a)"},
-		"only ended": {with(services, nil, aPod("a", "n1", phase(corev1.PodFailed, "Evicted")),
-			aPod("b", "n1", phase(corev1.PodSucceeded, ""))), PodsEnded, Empty, "0/0",
+		"only ended": {with(services, nil, objects.Pod("a", "n1", phase(corev1.PodFailed, "Evicted")),
+			objects.Pod("b", "n1", phase(corev1.PodSucceeded, ""))), PodsEnded, Empty, "0/0",
 			"only ended pods: Evicted (a, b: Succeeded)"},
-		"only ended, and published as not ready": {with(services, unready, aPod("a", "n1", phase(corev1.PodSucceeded, ""))),
+		"only ended, and published as not ready": {with(services, unready, objects.Pod("a", "n1", phase(corev1.PodSucceeded, ""))),
 			PodsEnded, Empty, "0/0", "only ended pods: Succeeded (a)"},
-		"a Job": {with(services, nil, aPod("a", "n1", phase(corev1.PodSucceeded, ""), madeBy("Job", "backup"))),
+		"a Job": {with(services, nil, objects.Pod("a", "n1", phase(corev1.PodSucceeded, ""), madeBy("Job", "backup"))),
 			PodsEnded, Empty, "0/0", "only ended pods: Succeeded (a); a name needs pods that keep running, such as those " +
 				"of a Deployment or DaemonSet: a Job ends"},
-		"no pod": {with(services, nil, aPod("a", "n2"), aPod("b", "n1", func(p *corev1.Pod) { p.Labels["app"] = "x" })),
+		"no pod": {with(services, nil, objects.Pod("a", "n2"), objects.Pod("b", "n1", func(p *corev1.Pod) { p.Labels["app"] = "x" })),
 			NoPods, Empty, "0/0", no + demo},
-		"a pod waits that could come here": {on(with(services, nil, aPod("a", "", unscheduled, inPool("a"))),
+		"a pod waits that could come here": {on(with(services, nil, objects.Pod("a", "", unscheduled, inPool("a"))),
 			nodesWith("n1:pool=a")...), PodsNotReady, Down, "0/0", waits + " (a)"},
-		"a pod waits that could not come here": {on(with(services, nil, aPod("a", "", unscheduled, inPool("a"))),
+		"a pod waits that could not come here": {on(with(services, nil, objects.Pod("a", "", unscheduled, inPool("a"))),
 			nodesWith("n1:pool=b")...), NoPods, Empty, "0/0", no + demo},
-		"a pod waits in place of an ended one": {with(services, nil, aPod("a", "n1", phase(corev1.PodFailed, "Evicted")),
-			aPod("b", "", unscheduled)), PodsNotReady, Down, "0/0", waits + " (b)"},
-		"a waiting pod is deleted": {with(services, nil, aPod("a", "", unscheduled, ending)), NoPods, Empty, "0/0",
+		"a pod waits in place of an ended one": {with(services, nil, objects.Pod("a", "n1", phase(corev1.PodFailed, "Evicted")),
+			objects.Pod("b", "", unscheduled)), PodsNotReady, Down, "0/0", waits + " (b)"},
+		"a waiting pod is deleted": {with(services, nil, objects.Pod("a", "", unscheduled, objects.Ending)), NoPods, Empty, "0/0",
 			no + demo},
-		"fewer replicas than names": {amid(on(with(services, nil, aPod("a", "n2")), nodesWith("n1", "n2")...), Around{
+		"fewer replicas than names": {amid(on(with(services, nil, objects.Pod("a", "n2")), nodesWith("n1", "n2")...), Around{
 			Workloads: []Workload{{"Deployment", "other", labels.Set{"app": "x"}, 0},
 				{"Deployment", "web", labels.Set{"app": "demo"}, 1}}}), NoPods, Empty, "0/0", no + demo + "; " + few},
-		"as many replicas as names": {amid(on(with(services, nil, aPod("a", "n2")), nodesWith("n1", "n2")...), Around{
+		"as many replicas as names": {amid(on(with(services, nil, objects.Pod("a", "n2")), nodesWith("n1", "n2")...), Around{
 			Workloads: []Workload{{"Deployment", "web", labels.Set{"app": "demo"}, 2}}}), NoPods, Empty, "0/0", no + demo},
 
-		"cordoned": {on(with(services, nil, aPod("b", "n9"), aPod("c", "", unscheduled)), node1(cordoned)),
+		"cordoned": {on(with(services, nil, objects.Pod("b", "n9"), objects.Pod("c", "", unscheduled)), node1(cordoned)),
 			NodeUnschedulable, Empty, "0/0", no + "; the node is cordoned" + demo},
-		"cordoned, with a pod": {on(with(services, unready, aPod("a", "n1", crash)), node1(cordoned)), PodsNotReady, Down,
+		"cordoned, with a pod": {on(with(services, unready, objects.Pod("a", "n1", crash)), node1(cordoned)), PodsNotReady, Down,
 			"0/1", "CrashLoopBackOff (a)" + log + "a"},
-		"tainted": {on(with(services, nil, aPod("b", "n9")), node1(gpu)), NodeUnschedulable, Empty, "0/0",
+		"tainted": {on(with(services, nil, objects.Pod("b", "n9")), node1(gpu)), NodeUnschedulable, Empty, "0/0",
 			no + gpus + demo},
-		"tainted without a value": {on(with(services, nil, aPod("b", "n9")), node1(taint("a.b/c", "",
+		"tainted without a value": {on(with(services, nil, objects.Pod("b", "n9")), node1(taint("a.b/c", "",
 			corev1.TaintEffectNoExecute))), NodeUnschedulable, Empty, "0/0",
 			no + "; the node is tainted with a.b/c:NoExecute, which its pods do not tolerate" + demo},
-		"tainted, but tolerated": {on(with(services, nil, aPod("b", "n9", func(p *corev1.Pod) {
+		"tainted, but tolerated": {on(with(services, nil, objects.Pod("b", "n9", func(p *corev1.Pod) {
 			p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 		})), node1(gpu)), NoPods, Empty, "0/0", no + demo},
-		"tainted, but pods only rather go elsewhere": {on(with(services, nil, aPod("b", "n9")), node1(taint("x", "",
+		"tainted, but pods only rather go elsewhere": {on(with(services, nil, objects.Pod("b", "n9")), node1(taint("x", "",
 			corev1.TaintEffectPreferNoSchedule))), NoPods, Empty, "0/0", no + demo},
-		"tainted, with a pod that waits": {on(with(services, nil, aPod("b", "n9"), aPod("a", "", unscheduled)), node1(gpu)),
+		"tainted, with a pod that waits": {on(with(services, nil, objects.Pod("b", "n9"), objects.Pod("a", "", unscheduled)), node1(gpu)),
 			NodeUnschedulable, Empty, "0/0", no + gpus + demo},
-		"tainted, with a pod that waits for another node": {on(with(services, nil, aPod("b", "", unscheduled,
+		"tainted, with a pod that waits for another node": {on(with(services, nil, objects.Pod("b", "", unscheduled,
 			daemon("n2"))), node1(gpu)), NodeUnschedulable, Empty, "0/0",
 			no + gpus + demo},
-		"waits for this node alone": {with(services, nil, aPod("b", "", unscheduled, daemon("n1"))), PodsNotReady, Down,
+		"waits for this node alone": {with(services, nil, objects.Pod("b", "", unscheduled, daemon("n1"))), PodsNotReady, Down,
 			"0/0", waits + " (b)"},
-		"its volume": {amid(with(services, nil, aPod("a", "", unscheduled, claiming("data"))), Around{Events: []corev1.Event{
+		"its volume": {amid(with(services, nil, objects.Pod("a", "", unscheduled, claiming("data"))), Around{Events: []corev1.Event{
 			event("ProvisioningFailed", "PersistentVolumeClaim", "data", `storageclass "fast" not found`),
 			event("ProvisioningFailed", "PersistentVolumeClaim", "of-another", "x")}}), PodsNotReady, Down, "0/0",
 			`not scheduled: its PersistentVolumeClaim is not bound, storageclass "fast" not found; ` +
 				waits[len("not scheduled: "):] + " (a: data)"},
-		"preempted": {amid(with(services, nil, aPod("web-7", "", unscheduled, daemon("n1"), generated("web-"))),
-			Around{Pods: []corev1.Pod{*aPod("x", "n1"), {ObjectMeta: metav1.ObjectMeta{Name: "big", UID: "f-7"}}},
+		"preempted": {amid(with(services, nil, objects.Pod("web-7", "", unscheduled, daemon("n1"), generated("web-"))),
+			Around{Pods: []corev1.Pod{*objects.Pod("x", "n1"), {ObjectMeta: metav1.ObjectMeta{Name: "big", UID: "f-7"}}},
 				Events: []corev1.Event{event(eventPreempted, "Pod", "web-3", "Preempted by pod f-7 on node n1"),
 					event(eventPreempted, "Pod", "other-2", "x")}}), PodsNotReady, Down, "0/0",
 			"not scheduled: a pod of a higher priority has its place; " + waits[len("not scheduled: "):] +
 				" (web-7: Preempted by pod big on node n1)"},
-		"its host port": {amid(with(services, nil, aPod("b", "", unscheduled, daemon("n1"), holding(9100))),
-			Around{Pods: []corev1.Pod{*aPod("x", "n2", holding(9100)), *aPod("old", "n1", holding(9100)),
-				*aPod("y", "n1", holding(9101))}}), PodsNotReady, Down, "0/0", "not scheduled: another pod has its host port; " +
+		"its host port": {amid(with(services, nil, objects.Pod("b", "", unscheduled, daemon("n1"), holding(9100))),
+			Around{Pods: []corev1.Pod{*objects.Pod("x", "n2", holding(9100)), *objects.Pod("old", "n1", holding(9100)),
+				*objects.Pod("y", "n1", holding(9101))}}), PodsNotReady, Down, "0/0", "not scheduled: another pod has its host port; " +
 			waits[len("not scheduled: "):] + " (b: 9100/TCP: old)"},
 		"tainted, and no pod anywhere": {on(with(services, nil), node1(gpu)), NoPods, Empty, "0/0", no + demo},
-		"down": {on(with(services, unready, aPod("a", "n1", lost)), node1(down(40))), NodeNotReady, Down, "0/1",
+		"down": {on(with(services, unready, objects.Pod("a", "n1", lost)), node1(down(40))), NodeNotReady, Down, "0/1",
 			"the node is NotReady (for 40s)" + node},
-		"down, not noticed in the endpoints": {on(with(services, ready, aPod("a", "n1")), node1(down(1))), "", Healthy, "1/1",
+		"down, not noticed in the endpoints": {on(with(services, ready, objects.Pod("a", "n1")), node1(down(1))), "", Healthy, "1/1",
 			""},
-		"down, without a pod": {on(with(services, nil, aPod("b", "n9")), node1(down(3*60+20))), NodeNotReady, Empty, "0/0",
+		"down, without a pod": {on(with(services, nil, objects.Pod("b", "n9")), node1(down(3*60+20))), NodeNotReady, Empty, "0/0",
 			"the node is NotReady (for 3m20s)" + node},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -302,7 +305,7 @@ func TestReasons(t *testing.T) {
 // TestRivals: of two nodes that want one name, or two groups, the one without it is reported, in both modes.
 func TestRivals(t *testing.T) {
 	grouped := listOf(t, Input{LocalService: localService(groupBy("zone")), Nodes: nodesWith("a:zone=x.y",
-		"b:zone=x-y", "c:zone=x.y", "x.y"), Pods: []*corev1.Pod{aPod("p", "a"), aPod("q", "c")}})
+		"b:zone=x-y", "c:zone=x.y", "x.y"), Pods: []*corev1.Pod{objects.Pod("p", "a"), objects.Pod("q", "c")}})
 	var got []string
 	for _, n := range grouped.Items {
 		got = append(got, fmt.Sprintf("%s %q, %d pods: %s %s", n.Node, n.Hostname, len(n.Pods), n.Reason, n.Message))
@@ -315,7 +318,7 @@ func TestRivals(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || grouped.Summary.Nodes != 2 || grouped.Items[1].ID() == grouped.Items[2].ID() {
 		t.Errorf("%+v (-want +got):\n%s", grouped.Summary, diff)
 	}
-	for _, changes := range [][]func(*v1alpha1.LocalService){nil, {hostnamesMode}} {
+	for _, changes := range [][]func(*v1alpha1.LocalService){nil, {objects.HostnamesMode}} {
 		items := listOf(t, Input{LocalService: localService(changes...), Nodes: nodesWith("x.y", "x-y")}).Items
 		slices.SortFunc(items, func(a, b *Node) int { return strings.Compare(a.Node, b.Node) })
 		const want = "the name is that of node x-y; select only one of the two nodes"
@@ -357,16 +360,16 @@ func TestPortsMissing(t *testing.T) {
 		message   string
 	}{
 		"published": {wanted: []v1alpha1.ServicePort{web, metrics}, published: [][]string{both},
-			pod: aPod("a", "n1", http), state: Healthy, ready: 1},
-		"none": {wanted: []v1alpha1.ServicePort{web}, published: [][]string{none}, pod: aPod("a", "n1"), state: Down,
+			pod: objects.Pod("a", "n1", http), state: Healthy, ready: 1},
+		"none": {wanted: []v1alpha1.ServicePort{web}, published: [][]string{none}, pod: objects.Pod("a", "n1"), state: Down,
 			message: message + " (they name none)" + act},
 		"one of two": {wanted: []v1alpha1.ServicePort{web, metrics}, published: [][]string{{"metrics"}},
-			pod: aPod("a", "n1", http), state: Down, message: message + " (\"http\" is 8080/TCP)" + act},
+			pod: objects.Pod("a", "n1", http), state: Down, message: message + " (\"http\" is 8080/TCP)" + act},
 		"each of two at another pod": {wanted: []v1alpha1.ServicePort{web, port("metrics", 90,
-			intstr.FromString("metrics"))}, published: [][]string{{"metrics"}, {"web"}}, pod: aPod("a", "n1", http),
+			intstr.FromString("metrics"))}, published: [][]string{{"metrics"}, {"web"}}, pod: objects.Pod("a", "n1", http),
 			state: Healthy, ready: 1},
 		"headless": {headless: true, wanted: []v1alpha1.ServicePort{web}, published: [][]string{none},
-			pod: aPod("a", "n1", http), state: Degraded, ready: 1, message: message +
+			pod: objects.Pod("a", "n1", http), state: Degraded, ready: 1, message: message +
 				" (\"http\" is 8080/TCP)" + act},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -379,7 +382,7 @@ func TestPortsMissing(t *testing.T) {
 				})}
 			in.Services = []*corev1.Service{templates(in.LocalService)[0].Service("n1")}
 			for _, names := range c.published {
-				published := slice("n1", anEndpoint("a", "10.0.0.1", true))
+				published := objects.EndpointSlice("demo-n1", "a")
 				for _, name := range names {
 					published.Ports = append(published.Ports, discoveryv1.EndpointPort{Name: &name})
 				}
@@ -406,7 +409,7 @@ func TestStatusReported(t *testing.T) {
 		"invalid":          {v1alpha1.ReasonInvalidSpec, []*corev1.Service{aService("n1")}, false},
 		"another is taken": {v1alpha1.ReasonNameTaken, []*corev1.Service{aService("n1")}, false},
 	} {
-		got := listOf(t, Input{LocalService: localService(readyCondition(c.reason, "x")), Nodes: nodesWith("n1"),
+		got := listOf(t, Input{LocalService: localService(objects.Reporting(metav1.ConditionFalse, c.reason, "x")), Nodes: nodesWith("n1"),
 			Services: c.services}).Summary
 		if got.Reported != c.want || got.Problem != "x" || got.Status != c.reason {
 			t.Errorf("%s: %+v", name, got)
