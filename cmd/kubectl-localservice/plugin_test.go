@@ -429,9 +429,11 @@ func TestCredentialPlugins(t *testing.T) {
 		f := newFactory(genericiooptions.IOStreams{Out: &errOut, ErrOut: &errOut})
 		code := run(f, []string{"nodes", "demo"})
 		_, err := os.Stat(ran)
-		if isDenied := strings.Contains(errOut.String(), "not allowed"); code != 1 || (err == nil) != runs ||
-			isDenied == runs || !strings.HasPrefix(errOut.String(), "error: ") {
+		if (err == nil) != runs || strings.Contains(errOut.String(), "not allowed") == runs {
 			t.Errorf("%s: it ran: %t; %s", policy, err == nil, errOut.String())
+		}
+		if code != 1 || !strings.HasPrefix(errOut.String(), "error: ") {
+			t.Errorf("%s: exit code %d: %s", policy, code, errOut.String())
 		}
 	}
 }

@@ -41,9 +41,11 @@ func listOf(t *testing.T, in Input) *NodeList {
 	}
 	for _, n := range list.Items {
 		isWell, answers := n.State == Healthy, n.Endpoints.Ready > 0
-		if isWell && (!answers || n.Endpoints.Ready < n.Endpoints.Total) || answers && n.State != Degraded && !isWell ||
-			isWell != (n.Reason == "") || isWell != (n.Message == "") {
-			t.Errorf("the state, the reason and the endpoints do not fit: %+v", n)
+		if isWell && (!answers || n.Endpoints.Ready < n.Endpoints.Total) || answers && n.State != Degraded && !isWell {
+			t.Errorf("%s is %s with %d of %d endpoints", n.Node, n.State, n.Endpoints.Ready, n.Endpoints.Total)
+		}
+		if isWell != (n.Reason == "") || isWell != (n.Message == "") {
+			t.Errorf("%s is %s with the reason %q: %s", n.Node, n.State, n.Reason, n.Message)
 		}
 	}
 	return list

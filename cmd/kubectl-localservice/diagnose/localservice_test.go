@@ -99,7 +99,10 @@ func TestMessage(t *testing.T) {
 	// LocalServices that select no pod have the same problem, whatever their selectors are.
 	a := listOf(t, around(Around{})).Notices
 	b := listOf(t, onNode(func(ls *v1alpha1.LocalService) { ls.Spec.Selector = map[string]string{"app": "b"} })).Notices
-	if len(a) != 1 || len(b) != 1 || a[0].Reason != NoPods || a[0].Cause != b[0].Cause || a[0].Message == b[0].Message {
+	if len(a) != 1 || len(b) != 1 {
+		t.Fatalf("%d and %d notices, want one each", len(a), len(b))
+	}
+	if a[0].Reason != NoPods || a[0].Cause != b[0].Cause || a[0].Message == b[0].Message {
 		t.Errorf("two that select no pod: %+v, %+v", a, b)
 	}
 }
