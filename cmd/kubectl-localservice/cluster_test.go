@@ -17,6 +17,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
+	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -138,7 +139,7 @@ func TestUnguarded(t *testing.T) {
 func TestLookAround(t *testing.T) {
 	t.Parallel()
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "x"}}}
-	elsewhere := pod("a", "n1", true)
+	elsewhere := objects.Pod("a", "n1")
 	elsewhere.Namespace = "another"
 	f := newFixture(t, elsewhere,
 		&appsv1.DaemonSet{ObjectMeta: meta("agent"), Spec: appsv1.DaemonSetSpec{Template: template}},

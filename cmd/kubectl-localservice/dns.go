@@ -32,7 +32,7 @@ const (
 )
 
 // askDNS adds to lists the answers of the cluster's DNS for their names.
-func (o *objects) askDNS(ctx context.Context, lists []*diagnose.NodeList, service string) error {
+func (o *reader) askDNS(ctx context.Context, lists []*diagnose.NodeList, service string) error {
 	ctx, cancel := context.WithTimeout(ctx, dnsTimeout)
 	defer cancel()
 	server, address, err := o.connectDNS(ctx, service)

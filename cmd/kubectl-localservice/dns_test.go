@@ -78,7 +78,7 @@ func (s *dnsServer) ServeDNS(w dns.ResponseWriter, question *dns.Msg) {
 // withDNS adds a DNS server to the cluster.
 func (f *fixture) withDNS(t *testing.T, s *dnsServer) {
 	t.Helper()
-	slice := slice("kube-dns", endpoint("dns-0", "10.1.0.1", false), endpoint("dns-1", "10.1.0.2", true))
+	slice := slice("kube-dns", "dns-0!", "dns-1")
 	slice.Namespace = "kube-system"
 	slice.Ports = []discoveryv1.EndpointPort{
 		{Name: new("dns"), Port: new(int32(5353)), Protocol: new(corev1.ProtocolUDP)},
@@ -193,14 +193,14 @@ func TestDNSErrors(t *testing.T) {
 		"no Service": {"--dns-service kube-system/coredns", "no pod of Service kube-system/coredns is ready",
 			nil},
 		"down": {"", "ready at TCP port 53…that is down: kubectl get deployments,pods -n kube-system", func(f *fixture) {
-			down := slice("kube-dns", endpoint("dns-0", "10.1.0.1", false))
+			down := slice("kube-dns", "dns-0!")
 			down.Namespace, down.Ports = "kube-system", nil
 			_ = f.kube.Tracker().Update(discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), down,
 				"kube-system")
 		}},
 		"neither": {"", noService, func(f *fixture) {
 			_ = f.kube.Tracker().Delete(discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), "kube-system",
-				"kube-dns-abcde")
+				"kube-dns-x")
 		}},
 		"no permission to read": {"", "error: ask for the permission…--dns: pods is forbidden",
 			func(f *fixture) {

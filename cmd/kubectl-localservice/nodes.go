@@ -134,7 +134,7 @@ func (o *nodesOptions) run(ctx context.Context) error {
 }
 
 // runWatch prints all nodes, and then those that change.
-func (o *nodesOptions) runWatch(ctx context.Context, read *objects, printer *nodesPrinter) (failure error) {
+func (o *nodesOptions) runWatch(ctx context.Context, read *reader, printer *nodesPrinter) (failure error) {
 	ctx, cancel := untilInterrupted(ctx)
 	defer cancel()
 	var problems []string // that are printed

@@ -163,7 +163,7 @@ func TestURL(t *testing.T) {
 		"headless, with names": {"None", ports{http, https}, "https", "https://s-n1.default:8443"},
 	} {
 		ls := localService("s", c.clusterIP, c.ports...)
-		f := newFixture(t, service("s-n1", "n1"), slice("s-n1", endpoint("a", "10.0.0.1", true)))
+		f := newFixture(t, service("s-n1", "n1"), slice("s-n1", "a"))
 		f.localServices = fake.NewClientset(ls)
 		f.want(t, c.want+"\n", "", "url", "s", "n1", "--port", c.port)
 	}
@@ -275,7 +275,7 @@ func TestExitCode(t *testing.T) {
 	ready := localService("ready", "", demoPorts...)
 	ready.Spec.NodeSelector, ready.Status.Conditions = map[string]string{"zone": zones[2]}, nil
 	if err := errors.Join(f.localServices.Tracker().Add(ready), f.kube.Tracker().Add(service("ready-n3", "n3")),
-		f.kube.Tracker().Add(slice("ready-n3", endpoint("a", "10.0.0.1", true), endpoint("b", "10.0.0.2", true)))); err != nil {
+		f.kube.Tracker().Add(slice("ready-n3", "a", "b"))); err != nil {
 		t.Fatal(err)
 	}
 	for args, want := range map[string]int{"nodes demo": 0, "nodes ready --exit-code": 0, "nodes demo --exit-code": 1,

@@ -219,7 +219,7 @@ func choosePort(ls *v1alpha1.LocalService, nameOrNumber string) (*v1alpha1.Servi
 
 // portOfClients returns the number of the port that clients connect to: for a headless Service, the pods' own port. If
 // the LocalService gives that by name, the number comes from EndpointSlices.
-func (o *objects) portOfClients(port *v1alpha1.ServicePort, service string) (int32, error) {
+func (o *reader) portOfClients(port *v1alpha1.ServicePort, service string) (int32, error) {
 	switch ls := o.one; {
 	case plan.HasClusterIPs(ls):
 		return port.Port, nil

@@ -87,7 +87,7 @@ const podsWithEvents = 4
 
 // details returns all that is known about a cell, nil if there is none. The page shows the details of one cell at a
 // time, so they are computed again rather than kept for 5,000 nodes and 100 LocalServices.
-func (o *objects) details(ctx context.Context, column, row string) *view.Details {
+func (o *reader) details(ctx context.Context, column, row string) *view.Details {
 	object, found, _ := o.localServices.GetIndexer().GetByKey(column)
 	if !found {
 		return nil

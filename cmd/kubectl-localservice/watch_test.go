@@ -24,7 +24,7 @@ import (
 )
 
 // startWatch watches the cluster of a fixture until the test ends.
-func startWatch(t *testing.T, f *fixture) (*objects, <-chan snapshot) {
+func startWatch(t *testing.T, f *fixture) (*reader, <-chan snapshot) {
 	t.Helper()
 	o := f.read(t)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -25,7 +25,8 @@ func nodesWith(names ...string) (all []*corev1.Node) {
 	return all
 }
 
-// listOf calls Nodes for nodes that may be listed. No object may be changed. A name where nothing answers always has a reason, and one without a reason has all its endpoints ready.
+// listOf calls Nodes for nodes that may be listed. No object may be changed. A name where nothing answers always has a
+// reason, and one without a reason has all its endpoints ready.
 func listOf(t *testing.T, in Input) *NodeList {
 	t.Helper()
 	if in.Nodes != nil {

@@ -206,7 +206,8 @@ func TestKnownHostnames(t *testing.T) {
 	} {
 		in := inPlace(c.ls, nodesWith("n1.example.com:"+c.label, "n2:"+c.label),
 			"a@n1.example.com", "b@n2")
-		in.Pods = []*corev1.Pod{objects.Pod("a", "n1.example.com"), objects.Pod("b", "n2"), objects.Pod("c", "n3"), objects.Pod("d", "")}
+		in.Pods = []*corev1.Pod{objects.Pod("a", "n1.example.com"), objects.Pod("b", "n2"), objects.Pod("c", "n3"),
+			objects.Pod("d", "")}
 		in.Nodes = nil
 		var got string
 		for _, n := range listOf(t, in).Items {

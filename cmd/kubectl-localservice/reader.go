@@ -85,8 +85,8 @@ func (c *choice) single() string {
 	return ""
 }
 
-// objects holds what LocalServices are made of, as the user may read it: listed once, and then followed by informers.
-type objects struct {
+// reader reads what LocalServices are made of, as far as the user may: it lists it once, and then follows it.
+type reader struct {
 	*cluster
 	choice
 
@@ -119,7 +119,7 @@ type snapshot struct {
 }
 
 // readAll reads what the chosen LocalServices are made of, and what their pods and the controller say.
-func (f *factory) readAll(ctx context.Context, chosen choice) (*objects, error) {
+func (f *factory) readAll(ctx context.Context, chosen choice) (*reader, error) {
 	c, err := f.connect()
 	if err != nil {
 		return nil, err
@@ -132,11 +132,11 @@ func (f *factory) readAll(ctx context.Context, chosen choice) (*objects, error) 
 }
 
 // read lists what the chosen LocalServices are made of.
-func (c *cluster) read(ctx context.Context, chosen choice, withPods bool) (*objects, error) {
+func (c *cluster) read(ctx context.Context, chosen choice, withPods bool) (*reader, error) {
 	if chosen.allNamespaces {
 		c.namespace = metav1.NamespaceAll
 	}
-	o := &objects{cluster: c, choice: chosen, allNodes: true, withPods: withPods, wake: make(chan struct{}, 1),
+	o := &reader{cluster: c, choice: chosen, allNodes: true, withPods: withPods, wake: make(chan struct{}, 1),
 		problems: map[string]string{}, around: utilcache.NewExpiring()}
 	for _, name := range chosen.names {
 		ls, err := c.localService(ctx, name)
@@ -151,7 +151,7 @@ func (c *cluster) read(ctx context.Context, chosen choice, withPods bool) (*obje
 	return o, o.readSources(ctx)
 }
 
-func (o *objects) addSources() {
+func (o *reader) addSources() {
 	only := ""
 	if o.one != nil {
 		only = fields.OneTermEqualSelector(metav1.ObjectNameField, o.one.Name).String()
@@ -172,7 +172,7 @@ type lister[L runtime.Object] interface {
 }
 
 // newSource makes a source of the objects that a field selector selects.
-func newSource[L runtime.Object](o *objects, resource string, object runtime.Object, api lister[L],
+func newSource[L runtime.Object](o *reader, resource string, object runtime.Object, api lister[L],
 	only string) *source {
 	s := &source{}
 	s.ListWithContextFunc = func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
@@ -213,7 +213,7 @@ func trim(object any) (any, error) {
 // wait for the end of the list without end.
 func (*source) IsWatchListSemanticsUnSupported() bool { return true }
 
-func (o *objects) sources() []*source {
+func (o *reader) sources() []*source {
 	sources := []*source{o.localServices, o.services, o.endpointSlices}
 	if o.allNodes {
 		sources = append(sources, o.nodes)
@@ -226,7 +226,7 @@ func (o *objects) sources() []*source {
 
 // readSources lists from all sources at the same time. Many users who may see everything in a namespace may not list
 // nodes: they see the nodes that have a name.
-func (o *objects) readSources(ctx context.Context) error {
+func (o *reader) readSources(ctx context.Context) error {
 	var reading errgroup.Group
 	isForbidden := false
 	for _, s := range o.sources() {
@@ -247,7 +247,7 @@ func (o *objects) readSources(ctx context.Context) error {
 	return err
 }
 
-func (o *objects) readSource(ctx context.Context, s *source) error {
+func (o *reader) readSource(ctx context.Context, s *source) error {
 	opts := metav1.ListOptions{}
 	if o.one != nil && s == o.localServices {
 		return s.GetIndexer().Add(o.one)
@@ -262,7 +262,7 @@ func (o *objects) readSource(ctx context.Context, s *source) error {
 }
 
 // lists returns the findings about the chosen LocalServices, by namespace and name.
-func (o *objects) lists(ctx context.Context) (lists []*diagnose.NodeList) {
+func (o *reader) lists(ctx context.Context) (lists []*diagnose.NodeList) {
 	selector, _ := labels.Parse(o.selector) // It is valid.
 	all := slices.DeleteFunc(inNamespace[v1alpha1.LocalService](o.localServices, metav1.NamespaceAll),
 		func(ls *v1alpha1.LocalService) bool {
@@ -283,7 +283,7 @@ func (o *objects) lists(ctx context.Context) (lists []*diagnose.NodeList) {
 }
 
 // none says that there is no LocalService of those that are chosen.
-func (o *objects) none(ctx context.Context) string {
+func (o *reader) none(ctx context.Context) string {
 	which, where := strings.Join(o.names, " or "), "namespace "+o.namespace
 	if o.namespace == metav1.NamespaceAll {
 		where = "any namespace"
@@ -296,7 +296,7 @@ func (o *objects) none(ctx context.Context) string {
 }
 
 // input returns what concerns LocalServices of a namespace.
-func (o *objects) input(namespace string) diagnose.Input {
+func (o *reader) input(namespace string) diagnose.Input {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return diagnose.Input{
@@ -310,7 +310,7 @@ func (o *objects) input(namespace string) diagnose.Input {
 }
 
 // list returns the findings about a LocalService. What is around it is read if it may say more.
-func (o *objects) list(ctx context.Context, ls *v1alpha1.LocalService, in diagnose.Input) *diagnose.NodeList {
+func (o *reader) list(ctx context.Context, ls *v1alpha1.LocalService, in diagnose.Input) *diagnose.NodeList {
 	in.LocalService = ls
 	list := diagnose.Nodes(in)
 	if !list.AsksAround || !o.withPods {
@@ -326,7 +326,7 @@ func (o *objects) list(ctx context.Context, ls *v1alpha1.LocalService, in diagno
 }
 
 // keep returns what was read for a key, or reads it if that is 15 seconds old.
-func keep[T any](o *objects, key string, read func() T) T {
+func keep[T any](o *reader, key string, read func() T) T {
 	kept, found := o.around.Get(key)
 	if !found {
 		kept = read()
@@ -350,7 +350,7 @@ func untilInterrupted(ctx context.Context) (context.Context, context.CancelFunc)
 }
 
 // follow reports a snapshot of what has been read, and another one when something has changed, until ctx is done.
-func (o *objects) follow(ctx context.Context, report func(snapshot)) {
+func (o *reader) follow(ctx context.Context, report func(snapshot)) {
 	o.follows = true
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -374,7 +374,7 @@ func (o *objects) follow(ctx context.Context, report func(snapshot)) {
 	}
 }
 
-func (o *objects) snapshot(ctx context.Context) snapshot {
+func (o *reader) snapshot(ctx context.Context) snapshot {
 	s := snapshot{Status: view.Status{Loaded: true}, lists: o.lists(ctx)}
 	if len(s.lists) == 0 {
 		s.Nothing = o.none(ctx)
@@ -386,14 +386,14 @@ func (o *objects) snapshot(ctx context.Context) snapshot {
 	return s
 }
 
-func (o *objects) setController(ctx context.Context) {
+func (o *reader) setController(ctx context.Context) {
 	controller := o.readController(ctx)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.controller = controller
 }
 
-func (o *objects) signal() {
+func (o *reader) signal() {
 	select {
 	case o.wake <- struct{}{}:
 	default: // It is already awake.
@@ -401,7 +401,7 @@ func (o *objects) signal() {
 }
 
 // addProblem records why a resource cannot be watched, or that it can. Errors that end with the next list do not count.
-func (o *objects) addProblem(ctx context.Context, resource string, err error) {
+func (o *reader) addProblem(ctx context.Context, resource string, err error) {
 	if ctx.Err() != nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 		return
 	}
