@@ -21,12 +21,9 @@ import (
 )
 
 const (
-	// leaseName is the default name of the controller's Lease.
-	leaseName = "local-service-controller"
-	// renewal is the time in which a controller that runs renews its Lease: by default it does so twice a second.
-	renewal = 3 * time.Second
-	// clockSkew is by how much the clocks of machines may differ. A Lease that was renewed later is not a controller's.
-	clockSkew = 5 * time.Minute
+	leaseName = "local-service-controller" // by default
+	renewal   = 3 * time.Second            // A controller that runs renews its Lease twice a second, by default.
+	clockSkew = 5 * time.Minute            // of machines. A Lease that was renewed later is not a controller's.
 )
 
 // readController finds out from the controller's Lease whether it runs, the zero value if that cannot be known: a
@@ -82,12 +79,9 @@ func (c *cluster) lease(ctx context.Context) (lease *coordinationv1.Lease, watch
 }
 
 const (
-	// aroundLasts is for how long a watch keeps what it has seen around LocalServices.
-	aroundLasts = 15 * time.Second
-	// aroundTimeout bounds how long a look around takes: the nodes are not shown before it ends.
-	aroundTimeout = 5 * time.Second
-	// aroundLimit is how many objects of each kind a look around reads.
-	aroundLimit = 500
+	aroundLasts   = 15 * time.Second // A watch keeps for so long what it has seen around LocalServices.
+	aroundTimeout = 5 * time.Second  // The nodes are not shown before a look around ends.
+	aroundLimit   = 500              // objects of each kind
 )
 
 // lookAround reads what says why pods of a namespace are missing. What the user may not read is left out.

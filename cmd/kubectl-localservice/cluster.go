@@ -38,9 +38,8 @@ import (
 // factory makes the clients that the flags ask for, and knows where to print.
 type factory struct {
 	genericiooptions.IOStreams
-	config *genericclioptions.ConfigFlags
-	// connect makes the clients. Tests replace it.
-	connect func() (*cluster, error)
+	config  *genericclioptions.ConfigFlags
+	connect func() (*cluster, error) // Tests replace it.
 }
 
 func newFactory(streams genericiooptions.IOStreams) *factory {
@@ -55,9 +54,7 @@ type cluster struct {
 	kubectl       string // the command that works with the same cluster
 	kube          kubernetes.Interface
 	localServices clientset.Interface
-	// forward forwards a local port to a port of a pod, until ctx is done, and returns the local address. Tests replace
-	// it.
-	forward func(ctx context.Context, namespace, pod string, port int32) (address string, err error)
+	forward       forwardFunc // Tests replace it.
 }
 
 // newCluster makes clients that are not throttled: there are few requests, and the API server has its own priority and
@@ -113,11 +110,12 @@ func (f *factory) kubectl() string {
 	return command
 }
 
-// newForward returns the function for cluster.forward. It connects as kubectl does: by websocket, or by SPDY if a proxy
-// on the way does not support websockets, or the user may create pods/portforward, but not get it. A failed connection
-// is closed, and not logged.
-func newForward(config *rest.Config, kube kubernetes.Interface) func(context.Context, string, string, int32) (string,
-	error) {
+// forwardFunc forwards a local port to a port of a pod until ctx is done, and returns the local address.
+type forwardFunc func(ctx context.Context, namespace, pod string, port int32) (address string, err error)
+
+// newForward connects as kubectl does: by websocket, or by SPDY if a proxy on the way does not support websockets, or the
+// user may create pods/portforward, but not get it. A failed connection is closed, and not logged.
+func newForward(config *rest.Config, kube kubernetes.Interface) forwardFunc {
 	return func(ctx context.Context, namespace, pod string, port int32) (string, error) {
 		url := kube.CoreV1().RESTClient().Post().Resource(string(corev1.ResourcePods)).Namespace(namespace).Name(pod).
 			SubResource("portforward").URL()
@@ -181,8 +179,8 @@ func (c *cluster) orphans(ctx context.Context, name string) string {
 	return ""
 }
 
-// completion returns a function for the Tab key. If find fails, there is nothing to choose from: the Tab key is no place
-// for errors, except in cobra's debug log.
+// completion returns a function for the Tab key. If find fails, there is nothing to choose from: the Tab key is no
+// place for errors, except in cobra's debug log.
 func (f *factory) completion(find func(context.Context, *cluster, []string) ([]string, error)) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) (choices []string, _ cobra.ShellCompDirective) {
 		c, err := f.connect()

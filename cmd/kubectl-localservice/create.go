@@ -81,7 +81,6 @@ func (o *createOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	options := metav1.CreateOptions{FieldManager: "kubectl-create"} // as kubectl create
 	done := map[string]string{"none": "%s", "client": "%s (dry run)", "server": "%s (server dry run)"}[o.dryRun]
 	if done == "" {
 		return errors.New("--dry-run must be none, client or server")
@@ -93,6 +92,7 @@ func (o *createOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	options := metav1.CreateOptions{FieldManager: "kubectl-create"} // as kubectl create
 	if o.dryRun == "server" {
 		options.DryRun = []string{metav1.DryRunAll}
 	}

@@ -21,14 +21,11 @@ import (
 )
 
 const (
-	// dnsTimeout bounds how long all names take, and dnsReplyTimeout how long those on one connection take.
-	dnsTimeout      = time.Minute
-	dnsReplyTimeout = 10 * time.Second
-	// dnsConnections are open at a time, for namesPerConnection names each: dnsmasq answers 100 queries on one.
-	dnsConnections     = 8
-	namesPerConnection = 32
-	// dnsPort is that of the Service.
-	dnsPort = 53
+	dnsTimeout         = time.Minute      // for all names
+	dnsReplyTimeout    = 10 * time.Second // for those on one connection
+	dnsConnections     = 8                // at a time
+	namesPerConnection = 32               // dnsmasq answers 100 queries on one.
+	dnsPort            = 53               // of the Service
 )
 
 // askDNS adds to lists the answers of the cluster's DNS for their names.
@@ -64,8 +61,7 @@ func (o *reader) askDNS(ctx context.Context, lists []*diagnose.NodeList, service
 }
 
 // connectDNS finds a pod of the cluster's DNS server and returns an address on this machine that leads to it.
-func (c *cluster) connectDNS(ctx context.Context, service string) (server diagnose.DNSServer, address string,
-	err error) {
+func (c *cluster) connectDNS(ctx context.Context, service string) (server diagnose.DNSServer, at string, err error) {
 	namespace, name, found := strings.Cut(service, "/")
 	if !found || namespace == "" || name == "" {
 		return server, "", fmt.Errorf("--dns-service is %q: it must be namespace/name", service)
@@ -82,12 +78,10 @@ func (c *cluster) connectDNS(ctx context.Context, service string) (server diagno
 			"run in pods (Cloud DNS for GKE, say), resolve a name from a pod instead", service, dnsPort, c.kubectl,
 			namespace)
 	}
-	server = diagnose.DNSServer{Service: service, Pod: namespace + "/" + podName}
-	address, err = c.forward(ctx, namespace, podName, port)
-	if err != nil {
+	if at, err = c.forward(ctx, namespace, podName, port); err != nil {
 		err = fmt.Errorf("forward a port to pod %s/%s: %w", namespace, podName, err)
 	}
-	return server, address, err
+	return diagnose.DNSServer{Service: service, Pod: namespace + "/" + podName}, at, err
 }
 
 // dnsPod returns the first ready pod, and its port for DNS by TCP; "" if there is none.

@@ -18,7 +18,7 @@ import (
 )
 
 func main() {
-	f := newFactory(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr})
+	f := newFactory(genericiooptions.IOStreams{Out: os.Stdout, ErrOut: os.Stderr})
 	os.Exit(run(f, os.Args[1:]))
 }
 
@@ -44,7 +44,6 @@ func run(f *factory, args []string) int {
 		},
 	}
 	root.SetArgs(args)
-	root.SetIn(f.In)
 	root.SetOut(f.Out)
 	root.SetErr(f.ErrOut)
 	f.config.AddFlags(root.PersistentFlags())

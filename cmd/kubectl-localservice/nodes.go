@@ -102,7 +102,7 @@ var errNotAnswering = errors.New("not all names answer")
 // run prints the nodes, with the answers of DNS if they are asked for. If it cannot be asked, that is an error, and the
 // table has no column for it.
 func (o *nodesOptions) run(ctx context.Context) error {
-	printer := &nodesPrinter{IOStreams: o.IOStreams, flags: o.output, single: o.single() != "",
+	printer := &nodesPrinter{IOStreams: o.IOStreams, flags: o.output, single: len(o.names) == 1,
 		allNamespaces: o.allNamespaces, noHeaders: o.noHeaders, problems: o.problems}
 	if err := printer.complete(); err != nil {
 		return err

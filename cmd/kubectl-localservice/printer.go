@@ -25,9 +25,6 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// rowsInLine is how many rows a line below the table names before it only counts.
-const rowsInLine = 3
-
 // nodesPrinter prints lists of nodes in the format that the user asks for: whole ones, and then what changes in them.
 type nodesPrinter struct {
 	genericiooptions.IOStreams
@@ -35,9 +32,7 @@ type nodesPrinter struct {
 	// single is true if there can be only one LocalService, and problems if only names with a problem are printed.
 	single, allNamespaces, noHeaders, problems bool
 
-	// reasonLength is how many bytes of a text are in the column REASON of a terminal. A longer one is below the table,
-	// once.
-	reasonLength int
+	reasonLength int         // bytes of a text in the column REASON of a terminal. A longer one is below the table, once.
 	table        interface { // aligns columns; nil for formats other than tables
 		io.Writer
 		Flush() error
@@ -142,7 +137,7 @@ func (p *nodesPrinter) print(lists []*diagnose.NodeList) (err error) {
 	if p.single && len(objects) > 0 {
 		object = objects[0].(map[string]any)
 	}
-	if *p.flags.OutputFormat != "yaml" { // The YAML printer separates lists; a JSONPath printer with a range works only once.
+	if *p.flags.OutputFormat != "yaml" { // It separates lists, and a JSONPath printer with a range works only once.
 		if p.printer, err = p.flags.ToPrinter(); err != nil {
 			return err
 		}
@@ -188,8 +183,8 @@ func (p *nodesPrinter) printSummaries(lists []*diagnose.NodeList) {
 	}
 }
 
-// printLine prints a line once, unless it was already among the last ones. It goes to stderr, so that programs that read
-// the table do not stumble over it.
+// printLine prints a line once, unless it was already among the last ones. It goes to stderr, so that programs that
+// read the table do not stumble over it.
 func (p *nodesPrinter) printLine(line string) {
 	if line != "" && !p.lines.Has(line) && !p.linesBefore.Has(line) {
 		fmt.Fprintln(p.ErrOut, words.Printable(line))
@@ -226,8 +221,7 @@ type row struct {
 	prefix string
 }
 
-// below returns the lines below the table: what is not in it about each problem, once for all rows of a LocalService with
-// it.
+// below returns the lines below the table: what is not in it about each problem, once for all rows of a LocalService.
 func below(rows []row, reasonLength int) (lines []string) {
 	type problem struct{ cause, prefix string }
 	texts, nodes := map[problem]string{}, map[problem][]string{}
@@ -246,7 +240,7 @@ func below(rows []row, reasonLength int) (lines []string) {
 		nodes[p] = append(nodes[p], r.Node.Node)
 	}
 	for _, p := range order {
-		lines = append(lines, p.prefix+words.List(nodes[p], rowsInLine)+": "+texts[p])
+		lines = append(lines, p.prefix+words.List(nodes[p], 3)+": "+texts[p])
 	}
 	return lines
 }

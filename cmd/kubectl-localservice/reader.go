@@ -40,11 +40,8 @@ import (
 )
 
 const (
-	// snapshotInterval separates two snapshots of a watch, at least. After one that takes long, the pause is three
-	// times as long.
-	snapshotInterval = time.Second
-	// controllerPoll is how often a watch looks at the controller's Lease.
-	controllerPoll = 10 * time.Second
+	snapshotInterval = time.Second      // between two snapshots, at least. A slow one is followed by a longer pause.
+	controllerPoll   = 10 * time.Second // between two looks of a watch at the controller's Lease
 )
 
 // choice holds which LocalServices are read: those with the names, or all of the namespace, or of all, with the labels.
@@ -75,14 +72,6 @@ func (c *choice) validate() error {
 		return fmt.Errorf("--selector %q: %w", c.selector, err)
 	}
 	return nil
-}
-
-// single returns the name of the only LocalService that is chosen, "" if there may be several.
-func (c *choice) single() string {
-	if len(c.names) == 1 {
-		return c.names[0]
-	}
-	return ""
 }
 
 // reader reads what LocalServices are made of, as far as the user may: it lists it once, and then follows it.
@@ -143,15 +132,10 @@ func (c *cluster) read(ctx context.Context, chosen choice, withPods bool) (*read
 		if err != nil {
 			return nil, err
 		}
-		if chosen.single() != "" {
+		if len(chosen.names) == 1 {
 			o.one = ls
 		}
 	}
-	o.addSources()
-	return o, o.readSources(ctx)
-}
-
-func (o *reader) addSources() {
 	only := ""
 	if o.one != nil {
 		only = fields.OneTermEqualSelector(metav1.ObjectNameField, o.one.Name).String()
@@ -163,6 +147,7 @@ func (o *reader) addSources() {
 	o.endpointSlices = newSource(o, "endpointslices", &discoveryv1.EndpointSlice{},
 		o.kube.DiscoveryV1().EndpointSlices(o.namespace), "")
 	o.pods = newSource(o, "pods", &corev1.Pod{}, o.kube.CoreV1().Pods(o.namespace), "")
+	return o, o.readSources(ctx)
 }
 
 // lister lists and watches a resource, as all clients do.

@@ -119,8 +119,8 @@ func (o *urlOptions) run(ctx context.Context) error {
 	return err
 }
 
-// schemeOf returns how URLs of a port begin, "" if it has none. It guesses that as kubectl and Ingress controllers do: by
-// the appProtocol or the first part of the name, then by the number.
+// schemeOf returns how URLs of a port begin, "" if it has none. It guesses that as kubectl and Ingress controllers do:
+// by the appProtocol or the first part of the name, then by the number.
 func schemeOf(port *v1alpha1.ServicePort) string {
 	hint := strings.TrimPrefix(strings.ToLower(ptr.Deref(port.AppProtocol, port.Name)), "kubernetes.io/")
 	switch hint, _, _ = strings.Cut(hint, "-"); {

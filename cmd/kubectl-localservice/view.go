@@ -65,7 +65,10 @@ func (o *viewOptions) run(ctx context.Context) error {
 	}
 	config, _ := o.config.ToRawKubeConfigLoader().RawConfig() // It was good enough to connect.
 	scope := view.Scope{Context: cmp.Or(ptr.Deref(o.config.Context, ""), config.CurrentContext),
-		Namespace: read.namespace, Name: o.single(), Flags: o.flagsOfCluster()}
+		Namespace: read.namespace, Flags: o.flagsOfCluster()}
+	if read.one != nil {
+		scope.Name = read.one.Name
+	}
 	if !read.allNodes {
 		scope.Notice = "You may not list nodes: some may be missing here."
 	}
@@ -81,9 +84,6 @@ func (o *viewOptions) run(ctx context.Context) error {
 	})
 	return running.Wait()
 }
-
-// podsWithEvents is for how many pods of a cell events are read.
-const podsWithEvents = 4
 
 // details returns all that is known about a cell, nil if there is none. The page shows the details of one cell at a
 // time, so they are computed again rather than kept for 5,000 nodes and 100 LocalServices.
@@ -107,14 +107,15 @@ func (o *reader) details(ctx context.Context, column, row string) *view.Details 
 	return d
 }
 
-// events reads the events of the LocalService, of its Services, and of the first pods of a cell, those not ready first.
-func (c *cluster) events(ctx context.Context, ls *v1alpha1.LocalService, n *diagnose.Node) (all []corev1.Event, _ error) {
+// events reads the events of the LocalService, its Services, and the first four pods of a cell, those not ready first.
+func (c *cluster) events(ctx context.Context, ls *v1alpha1.LocalService, n *diagnose.Node) ([]corev1.Event, error) {
+	var all []corev1.Event
 	objects := []corev1.ObjectReference{{Kind: v1alpha1.Kind, Name: ls.Name},
 		{Kind: "Service", Name: cmp.Or(n.Service, ls.Name)},
 		{Kind: "Service", Name: plan.ServiceName(ls.Name, plan.Source, "")}}
 	for _, ready := range []bool{false, true} {
 		for _, pod := range n.Pods {
-			if pod.Ready == ready && len(objects) < podsWithEvents+3 {
+			if pod.Ready == ready && len(objects) < 7 {
 				objects = append(objects, corev1.ObjectReference{Kind: "Pod", Name: pod.Name})
 			}
 		}

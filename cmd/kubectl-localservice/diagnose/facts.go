@@ -77,7 +77,8 @@ type Controller struct {
 type facts struct {
 	Input
 
-	agesAt time.Time // what ages in texts refer to: Now, zero if texts are Stable
+	isUnobserved bool      // The controller has not acted on the spec yet.
+	agesAt       time.Time // what ages in texts refer to: Now, zero if texts are Stable
 	// ready is the condition Ready, and refusal its message while it says why something is not written for this spec.
 	ready        metav1.Condition
 	refusal      string
@@ -150,11 +151,6 @@ type endpoint struct {
 // unwritten lists the reasons of Ready while something is not written yet.
 var unwritten = []string{v1alpha1.ReasonWriteFailed, v1alpha1.ReasonHostnamesNotPermitted, v1alpha1.ReasonInvalidSpec,
 	v1alpha1.ReasonContested, v1alpha1.ReasonWaiting, v1alpha1.ReasonWritingServices}
-
-// isUnobserved reports whether the controller has not acted on the spec of a LocalService yet.
-func isUnobserved(ls *v1alpha1.LocalService) bool {
-	return ls.Status.ObservedGeneration < ls.Generation
-}
 
 // nodesOf returns the nodes that a LocalService selects. If the user may not list nodes, they are those that its
 // Services or published names are for, and the pods' nodes, if their names are known without labels. With groupBy, the
@@ -279,10 +275,8 @@ func waitingFor(n *name) []*pod {
 }
 
 const (
-	// maxListed is how many items a text lists before it only counts.
-	maxListed = 3
-	// foreignLength is how many bytes a text has of what somebody else wrote.
-	foreignLength = 300
+	maxListed     = 3   // items of a text before it only counts
+	foreignLength = 300 // bytes of what somebody else wrote
 )
 
 // first lists the first few items, and counts the rest.

@@ -21,8 +21,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// NodeList holds what is known about the names of a LocalService, one for each node or, with groupBy, group of nodes. No
-// API server serves it: its apiVersion and kind let scripts know which fields to expect.
+// NodeList holds what is known about the names of a LocalService, by node or, with groupBy, group of nodes. No API server
+// serves it: its apiVersion and kind let scripts know which fields to expect.
 type NodeList struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -216,7 +216,8 @@ func newFacts(in Input) *facts {
 	if ls.Spec.Mode == v1alpha1.ModeHostnames {
 		f.purpose = plan.Published
 	}
-	if !isUnobserved(ls) && f.ready.Status == metav1.ConditionFalse && slices.Contains(unwritten, f.ready.Reason) {
+	f.isUnobserved = ls.Status.ObservedGeneration < ls.Generation
+	if !f.isUnobserved && f.ready.Status == metav1.ConditionFalse && slices.Contains(unwritten, f.ready.Reason) {
 		f.refusal = f.ready.Message
 	}
 	f.Services = only(in.Services, func(s *corev1.Service) bool {

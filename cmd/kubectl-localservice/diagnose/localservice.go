@@ -20,7 +20,7 @@ import (
 
 // noticesOf returns what concerns a LocalService as a whole.
 func noticesOf(f *facts) []Notice {
-	if isUnobserved(f.LocalService) && !f.Controller.Stopped {
+	if f.isUnobserved && !f.Controller.Stopped {
 		return nil // Soon there is more to say.
 	}
 	ports := Notice{Cause: "No container declares a port of spec.ports", Message: undeclaredPorts(f)}
@@ -190,7 +190,7 @@ func whyNotActed(f *facts, isAnyLate bool) string {
 		return fmt.Sprintf("No controller watches namespace %s, so nothing here is kept up to date: that of Lease %s/%s "+
 			"watches %s. Ask the cluster's administrator to add the namespace to its -namespaces (Helm: namespaces)",
 			namespace, c.Namespace, c.Name, first(c.Namespaces))
-	case !isAnyLate && !isUnobserved(f.LocalService),
+	case !isAnyLate && !f.isUnobserved,
 		f.Now.Sub(f.LocalService.CreationTimestamp.Time) < patience:
 		return ""
 	case c.Name == "":

@@ -55,9 +55,7 @@ var Reasons = []struct {
 type rule struct {
 	reason  Reason
 	applies func(*name) bool
-	// find says what is wrong. The cause is in words that names with the same problem share. Without a state, the name
-	// is Down.
-	find func(*name) Finding
+	find    func(*name) Finding // The cause is the same text for names with the same problem. The default state is Down.
 }
 
 // rules lists what may be wrong with a name, the most specific first. A name has the first rule that applies.
@@ -114,7 +112,11 @@ var rules = []rule{
 			n.facts.LocalService.Namespace, n.result.Service)}
 	}},
 	{PortsMissing, func(n *name) bool { return len(n.missingPorts) > 0 }, func(n *name) Finding {
-		return Finding{Cause: whyNoPort(n), About: namedPorts(n),
+		var ports []string
+		for _, port := range n.missingPorts {
+			ports = append(ports, fmt.Sprintf("%q for port %s", port.TargetPort.StrVal, numbered(port.Port, port.Protocol)))
+		}
+		return Finding{Cause: "no container has a port named " + strings.Join(ports, ", "), About: namedPorts(n),
 			Act: "correct targetPort, or name the container's port"}
 	}},
 	{ServiceOutdated, func(n *name) bool { return len(n.differs) > 0 && n.result.Answers() }, func(n *name) Finding {
@@ -164,7 +166,8 @@ func findingOf(n *name) Finding {
 
 // serviceRule returns the rule for a reason that compareService finds.
 func serviceRule(reason Reason) rule {
-	return rule{reason, func(n *name) bool { return n.service.Reason == reason }, func(n *name) Finding { return n.service }}
+	return rule{reason, func(n *name) bool { return n.service.Reason == reason },
+		func(n *name) Finding { return n.service }}
 }
 
 // whyUnpublished says why Kubernetes has not published the pods of a Service: in its own words, if it has recorded an
@@ -235,14 +238,6 @@ func seePod(n *name, p *pod) string {
 		command += " --previous"
 	}
 	return command
-}
-
-func whyNoPort(n *name) string {
-	var ports []string
-	for _, port := range n.missingPorts {
-		ports = append(ports, fmt.Sprintf("%q for port %s", port.TargetPort.StrVal, numbered(port.Port, port.Protocol)))
-	}
-	return "no container has a port named " + strings.Join(ports, ", ")
 }
 
 // namedPorts lists the ports that the pods name.
