@@ -113,8 +113,8 @@ func (f *factory) kubectl() string {
 // forwardFunc forwards a local port to a port of a pod until ctx is done, and returns the local address.
 type forwardFunc func(ctx context.Context, namespace, pod string, port int32) (address string, err error)
 
-// newForward connects as kubectl does: by websocket, or by SPDY if a proxy on the way does not support websockets, or the
-// user may create pods/portforward, but not get it. A failed connection is closed, and not logged.
+// newForward connects as kubectl does: by websocket, or by SPDY if a proxy on the way does not support websockets, or
+// the user may create pods/portforward, but not get it. A failed connection is closed, and not logged.
 func newForward(config *rest.Config, kube kubernetes.Interface) forwardFunc {
 	return func(ctx context.Context, namespace, pod string, port int32) (string, error) {
 		url := kube.CoreV1().RESTClient().Post().Resource(string(corev1.ResourcePods)).Namespace(namespace).Name(pod).

@@ -45,10 +45,7 @@ With kubectl-create-localservice in $PATH, "kubectl create localservice" is the 
   kubectl localservice create web --selector app=web --port http=80:8080 --port metrics=9090:metrics
 
   # A name for each of many nodes, in one Service, on nodes with a label
-  kubectl localservice create agent --selector app=agent --mode Hostnames --node-selector disk=ssd
-
-  # The file
-  kubectl localservice create cache --selector app=cache --headless --dry-run=client -o yaml > cache.yaml`,
+  kubectl localservice create agent --selector app=agent --mode Hostnames --node-selector disk=ssd`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -213,13 +213,11 @@ func (o *reader) sources() []*source {
 // nodes: they see the nodes that have a name.
 func (o *reader) readSources(ctx context.Context) error {
 	var reading errgroup.Group
-	isForbidden := false
 	for _, s := range o.sources() {
 		reading.Go(func() error {
 			err := o.readSource(ctx, s)
 			if s == o.nodes && apierrors.IsForbidden(err) {
-				isForbidden = true
-				return nil
+				o.allNodes, err = false, nil
 			}
 			return err
 		})
@@ -227,9 +225,7 @@ func (o *reader) readSources(ctx context.Context) error {
 	if o.withPods { // Only they are diagnosed.
 		o.setController(ctx)
 	}
-	err := reading.Wait()
-	o.allNodes = !isForbidden
-	return err
+	return reading.Wait()
 }
 
 func (o *reader) readSource(ctx context.Context, s *source) error {

@@ -40,10 +40,7 @@ The scheme follows from the port's appProtocol, or from its name or number, and 
 such as for UDP and grpc, only host:port is printed. For a headless LocalService (clusterIP: None, or mode: Hostnames),
 the port is that of the pods, because headless Services do not translate ports.
 
-If nothing answers now, a warning says so: the URL is the one to use once something does.
-
-With --external, the URL is for clients outside the cluster: the address of the Service's load balancer or, without one,
-the node's own with the node port. Whether a firewall lets them through cannot be known.`,
+With --external, it is the address of the Service's load balancer or, without one, the node's own with the node port.`,
 		Example: `  # Ask the pod on k8s02
   kubectl exec deploy/client -- curl -s $(kubectl localservice url demo k8s02)
 

@@ -90,18 +90,14 @@ type facts struct {
 	rivals       map[string]string       // the nodes, or values of groupBy, whose name another one has, and which
 	pods         map[string][]*pod       // by the node that they have, or alone may get; "" for those without
 	tolerations  []corev1.Toleration     // of the pods, each once
-	// mislabelled are pods on another node than their node label says, by its value, in mode Services.
-	mislabelled map[string][]*pod
-	// hostnames, isPublished, sources and outdated are about mode Hostnames: the names, nil for another mode; whether
-	// Kubernetes has published the pods, and the addresses that it publishes as ready; and the names that are not
-	// published as the pods are.
-	hostnames   *plan.Names
-	isPublished bool
-	sources     sets.Set[string]
-	outdated    sets.Set[string]
-	endpoints   map[string][]endpoint // by name within the namespace
-	portNumbers plan.PortNumbers      // of the pods
-	names       []*name
+	mislabelled  map[string][]*pod       // by the node label, which is not that of their node, in mode Services
+	hostnames    *plan.Names             // nil for another mode than Hostnames
+	isPublished  bool                    // Kubernetes has published the pods, in mode Hostnames
+	sources      sets.Set[string]        // the addresses that it publishes there as ready
+	outdated     sets.Set[string]        // the names that are not published as the pods are
+	endpoints    map[string][]endpoint   // by name within the namespace
+	portNumbers  plan.PortNumbers        // of the pods
+	names        []*name
 }
 
 // name holds the facts about one name of a LocalService, or about a node that has none, and what results from them.
@@ -314,13 +310,6 @@ func withNote(text, note string) string {
 		return text
 	}
 	return text + " (" + note + ")"
-}
-
-func nameIn(service, hostname string) string {
-	if hostname == "" {
-		return service
-	}
-	return hostname + "." + service
 }
 
 // Natural returns a function that compares names as people order them: node-2 comes before node-10. Only one goroutine

@@ -21,8 +21,8 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// NodeList holds what is known about the names of a LocalService, by node or, with groupBy, group of nodes. No API server
-// serves it: its apiVersion and kind let scripts know which fields to expect.
+// NodeList holds what is known about the names of a LocalService, by node or, with groupBy, group of nodes. No API
+// server serves it: its apiVersion and kind let scripts know which fields to expect.
 type NodeList struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -110,7 +110,7 @@ const (
 )
 
 // Name returns the name within the namespace: that of the Service, or <hostname>.<service>.
-func (n *Node) Name() string { return nameIn(n.Service, n.Hostname) }
+func (n *Node) Name() string { return strings.TrimPrefix(n.Hostname+"."+n.Service, ".") }
 
 // Answers reports whether something answers under the name.
 func (n *Node) Answers() bool { return n.Endpoints.Ready > 0 }

@@ -3,6 +3,7 @@ package diagnose
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -168,7 +169,7 @@ func addEndpoints(f *facts) {
 		for i := range slice.Endpoints {
 			id := slice.Labels[discoveryv1.LabelServiceName]
 			if f.hostnames != nil {
-				id = nameIn(id, ptr.Deref(slice.Endpoints[i].Hostname, ""))
+				id = strings.TrimPrefix(ptr.Deref(slice.Endpoints[i].Hostname, "")+"."+id, ".")
 			}
 			f.endpoints[id] = append(f.endpoints[id], endpoint{&slice.Endpoints[i], slice})
 		}
@@ -191,7 +192,9 @@ func addPublished(n *name) {
 	for _, e := range n.facts.endpoints[n.result.Name()] {
 		// A copy may be out of date.
 		isReady := plan.IsReady(e.Endpoint) && (!n.facts.isPublished || n.facts.sources.Has(e.Addresses[0]))
-		if !isReady && (ptr.Deref(e.Conditions.Terminating, false) || hasEnded(n, e)) {
+		// Kubernetes publishes some pods that have ended as not ready.
+		hasEnded := func(p *pod) bool { return p.ended && e.TargetRef != nil && p.Name == e.TargetRef.Name }
+		if !isReady && (ptr.Deref(e.Conditions.Terminating, false) || slices.ContainsFunc(n.pods, hasEnded)) {
 			continue
 		}
 		id := e.Addresses[0]
@@ -218,13 +221,5 @@ func addPublished(n *name) {
 		return p.Ready && p.isLabelled && !slices.ContainsFunc(p.object.Status.PodIPs, func(ip corev1.PodIP) bool {
 			return addresses.Has(ip.IP)
 		})
-	})
-}
-
-// hasEnded reports whether an endpoint is that of a pod that has ended. Kubernetes publishes some of these as not
-// ready.
-func hasEnded(n *name, e endpoint) bool {
-	return e.TargetRef != nil && slices.ContainsFunc(n.pods, func(p *pod) bool {
-		return p.ended && p.Name == e.TargetRef.Name
 	})
 }

@@ -32,12 +32,9 @@ var securityHeaders = map[string]string{
 	"Cache-Control":                "no-store",
 }
 
-// Server serves the page and its data to clients that have the token. Other users of the machine can reach its port,
-// too, and so can the pages of other sites in the user's browser.
-//
-// The token is in the fragment of the page's address, which browsers send to nobody, and which the page's script adds
-// to its requests. A cookie would go to every port of 127.0.0.1, even to those of other users, and with requests that
-// pages of other sites make. The page itself holds nothing to protect.
+// Server serves the page, which holds nothing to protect, and its data to clients that have the token. That is in the
+// fragment of the page's address, which browsers send to nobody, and which the page's script adds to its requests. A
+// cookie would go to every port of 127.0.0.1, even to those of other users, and with requests of other sites' pages.
 type Server struct {
 	scope    Scope
 	details  func(ctx context.Context, column, row string) *Details
