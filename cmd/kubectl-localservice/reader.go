@@ -86,7 +86,7 @@ type reader struct {
 
 	localServices, nodes, services, endpointSlices, pods *source
 
-	around *utilcache.Expiring // see keep
+	around *utilcache.Expiring // see cached
 	wake   chan struct{}
 
 	mu         sync.Mutex
@@ -272,7 +272,7 @@ func (o *reader) none(ctx context.Context) string {
 	if o.selector != "" {
 		which = "with labels " + o.selector
 	}
-	left := keep(o, "", func() string { return o.orphans(ctx, "") })
+	left := cached(o, "", func() string { return o.orphans(ctx, "") })
 	return words.Join(" ", "There is no LocalService", which, "in "+where+".", left)
 }
 
@@ -297,23 +297,23 @@ func (o *reader) list(ctx context.Context, ls *v1alpha1.LocalService, in diagnos
 	if !list.AsksAround || !o.withPods {
 		return list
 	}
-	in.Around = keep(o, ls.Namespace, func() diagnose.Around { return o.lookAround(ctx, ls.Namespace) })
+	in.Around = cached(o, ls.Namespace, func() diagnose.Around { return o.lookAround(ctx, ls.Namespace) })
 	isSelected := func(p *corev1.Pod) bool { return plan.SelectsPod(ls, labels.Set(p.Labels)) }
 	if !slices.ContainsFunc(in.Pods, isSelected) {
-		in.Around.Namespaces = keep(o, cache.MetaObjectToName(ls).String()+" "+labels.FormatLabels(ls.Spec.Selector),
+		in.Around.Namespaces = cached(o, cache.MetaObjectToName(ls).String()+" "+labels.FormatLabels(ls.Spec.Selector),
 			func() []string { return o.elsewhere(ctx, ls) })
 	}
 	return diagnose.Nodes(in)
 }
 
-// keep returns what was read for a key, or reads it if that is 15 seconds old.
-func keep[T any](o *reader, key string, read func() T) T {
-	kept, found := o.around.Get(key)
+// cached returns what was read for a key, or reads it if that is 15 seconds old.
+func cached[T any](o *reader, key string, read func() T) T {
+	value, found := o.around.Get(key)
 	if !found {
-		kept = read()
-		o.around.Set(key, kept, aroundLasts)
+		value = read()
+		o.around.Set(key, value, aroundLasts)
 	}
-	return kept.(T)
+	return value.(T)
 }
 
 // inNamespace returns the objects in a namespace, or in all.
