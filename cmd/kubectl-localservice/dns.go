@@ -21,26 +21,22 @@ import (
 )
 
 const (
-	// dnsTimeout bounds how long all names take, and dnsReplyTimeout how long those on one connection take.
-	dnsTimeout      = time.Minute
-	dnsReplyTimeout = 10 * time.Second
-	// dnsConnections are open at a time, for namesPerConnection names each: dnsmasq answers 100 queries on one.
-	dnsConnections     = 8
-	namesPerConnection = 32
-	// dnsPort is that of the Service.
-	dnsPort = 53
+	dnsTimeout         = time.Minute      // for all names
+	dnsReplyTimeout    = 10 * time.Second // for those on one connection
+	dnsConnections     = 8                // at a time
+	namesPerConnection = 32               // dnsmasq answers 100 queries on one.
+	dnsPort            = 53               // of the Service
 )
 
-// askDNS adds to lists the answers of the cluster's DNS for their names, and returns a warning about all names.
-func (c *cluster) askDNS(ctx context.Context, lists []*diagnose.NodeList, flags *nodesFlags) (warning string,
-	err error) {
+// askDNS adds to lists the answers of the cluster's DNS for their names.
+func (o *reader) askDNS(ctx context.Context, lists []*diagnose.NodeList, service string) error {
 	ctx, cancel := context.WithTimeout(ctx, dnsTimeout)
 	defer cancel()
-	server, address, err := c.connectDNS(ctx, flags.dnsService)
+	server, address, err := o.connectDNS(ctx, service)
 	if err != nil {
-		return "", fmt.Errorf("--dns: %w", err)
+		return fmt.Errorf("--dns: %w", err)
 	}
-	known := "kubernetes.default.svc." + flags.clusterDomain // It exists in every cluster.
+	known := "kubernetes.default.svc." + o.clusterDomain // It exists in every cluster.
 	replies := map[string]*diagnose.DNSReply{known: {}}
 	for _, list := range lists {
 		for _, n := range list.Items {
@@ -53,21 +49,19 @@ func (c *cluster) askDNS(ctx context.Context, lists []*diagnose.NodeList, flags 
 	if !slices.ContainsFunc(slices.Collect(maps.Values(replies)), func(reply *diagnose.DNSReply) bool {
 		return len(reply.Addresses) > 0 || reply.Failure != ""
 	}) {
-		return "", fmt.Errorf("--dns: the cluster's DNS (pod %s) has no address for any of the names, nor for %s (it "+
+		return fmt.Errorf("--dns: the cluster's DNS (pod %s) has no address for any of the names, nor for %s (it "+
 			"says %s): either %s is not the domain of the cluster, which the line \"search\" of /etc/resolv.conf in "+
 			"any pod ends with (set --cluster-domain), or the server has not reached the API server", server.Pod,
-			known, replies[known].Code, flags.clusterDomain)
+			known, replies[known].Code, o.clusterDomain)
 	}
 	for _, list := range lists {
 		diagnose.AddDNS(list, server, replies)
-		warning = cmp.Or(warning, list.DNS.Message)
 	}
-	return warning, nil
+	return nil
 }
 
 // connectDNS finds a pod of the cluster's DNS server and returns an address on this machine that leads to it.
-func (c *cluster) connectDNS(ctx context.Context, service string) (server diagnose.DNSServer, address string,
-	err error) {
+func (c *cluster) connectDNS(ctx context.Context, service string) (server diagnose.DNSServer, at string, err error) {
 	namespace, name, found := strings.Cut(service, "/")
 	if !found || namespace == "" || name == "" {
 		return server, "", fmt.Errorf("--dns-service is %q: it must be namespace/name", service)
@@ -84,16 +78,10 @@ func (c *cluster) connectDNS(ctx context.Context, service string) (server diagno
 			"run in pods (Cloud DNS for GKE, say), resolve a name from a pod instead", service, dnsPort, c.kubectl,
 			namespace)
 	}
-	pod, err := c.kube.CoreV1().Pods(namespace).Get(ctx, podName, metav1.GetOptions{})
-	if err != nil {
-		return server, "", err
-	}
-	server = diagnose.DNSServer{Service: service, Pod: namespace + "/" + podName, KubeDNS: diagnose.IsKubeDNS(pod)}
-	address, err = c.forward(ctx, namespace, podName, port)
-	if err != nil {
+	if at, err = c.forward(ctx, namespace, podName, port); err != nil {
 		err = fmt.Errorf("forward a port to pod %s/%s: %w", namespace, podName, err)
 	}
-	return server, address, err
+	return diagnose.DNSServer{Service: service, Pod: namespace + "/" + podName}, at, err
 }
 
 // dnsPod returns the first ready pod, and its port for DNS by TCP; "" if there is none.

@@ -14,7 +14,6 @@ import (
 	"github.com/miekg/dns"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -76,21 +75,17 @@ func (s *dnsServer) ServeDNS(w dns.ResponseWriter, question *dns.Msg) {
 	_ = w.WriteMsg(reply)
 }
 
-// withDNS adds a DNS server to the cluster, with images in its pod.
-func (f *fixture) withDNS(t *testing.T, s *dnsServer, images ...string) {
+// withDNS adds a DNS server to the cluster.
+func (f *fixture) withDNS(t *testing.T, s *dnsServer) {
 	t.Helper()
-	server := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "dns-1"}}
-	for _, image := range images {
-		server.Spec.Containers = append(server.Spec.Containers, corev1.Container{Image: image})
-	}
-	slice := slice("kube-dns", endpoint("dns-0", "10.1.0.1", false), endpoint("dns-1", "10.1.0.2", true))
+	slice := slice("kube-dns", "dns-0!", "dns-1")
 	slice.Namespace = "kube-system"
 	slice.Ports = []discoveryv1.EndpointPort{
 		{Name: new("dns"), Port: new(int32(5353)), Protocol: new(corev1.ProtocolUDP)},
 		{Name: new("dns-tcp"), Port: new(int32(5354)), Protocol: new(corev1.ProtocolTCP)},
 		{Name: new("metrics"), Port: new(int32(9153)), Protocol: new(corev1.ProtocolTCP)},
 	}
-	if err := errors.Join(f.kube.Tracker().Add(server), f.kube.Tracker().Add(slice)); err != nil {
+	if err := f.kube.Tracker().Add(slice); err != nil {
 		t.Fatal(err)
 	}
 	f.forward = func(_ context.Context, namespace, pod string, port int32) (string, error) {
@@ -108,10 +103,10 @@ func TestDNS(t *testing.T) {
 	})
 	s.failures["demo-n5.default.svc.cluster.local."] = dns.RcodeServerFailure
 	f := newFixture(t)
-	f.withDNS(t, s, "registry.k8s.io/coredns/coredns:v1.15.0")
-	const query = "-o=jsonpath={.dns.service} {.dns.pod} {.dns.kubeDNS};" +
+	f.withDNS(t, s)
+	const query = "-o=jsonpath={.dns.service} {.dns.pod};" +
 		"{range .items[*]}{.node} {.dns.result} {.dns.addresses} {.dns.message};{end}"
-	const want = `kube-system/kube-dns kube-system/dns-1 false;n1 Answers ["10.96.0.1","fd00::1"] ;n2 Empty [] ;` +
+	const want = `kube-system/kube-dns kube-system/dns-1;n1 Answers ["10.96.0.1","fd00::1"] ;n2 Empty [] ;` +
 		`n3 OtherNode ["10.96.0.1"] DNS answers with addresses of another node: 10.96.0.1 of n1;n4 Empty [] ;` +
 		`n5 NoAnswer [] no answer from DNS, the server says SERVFAIL;`
 	f.want(t, want, "", "nodes", "demo", "--dns", query)
@@ -125,18 +120,6 @@ n5     demo-n5   0/0         NoAnswer    the name is taken by a Service without 
 `
 	if _, stdout, stderr := f.run(t, "nodes", "demo", "--dns"); "\n"+stdout != table {
 		t.Errorf("got:\n%s\nwant:%s\nbelow the table:\n%s", stdout, table, stderr)
-	}
-}
-
-// TestKubeDNS has a server that knows none of the names, and is asked for those that there are.
-func TestKubeDNS(t *testing.T) {
-	f := newHostnamesFixture(t, "zone")
-	f.withDNS(t, newDNSServer(t, map[string][]string{}), "registry.k8s.io/dns/k8s-dns-kube-dns:1.26.8")
-	const query = "-o=jsonpath={.dns.kubeDNS};{range .items[*]}{.node} {.dns.result};{end}"
-	code, stdout, stderr := f.run(t, "nodes", "demo", "--dns", query)
-	if want := "true;eu-a Unknown;eu-c Empty;EU.b Empty;n5 ;"; code != 0 || stdout != want ||
-		!strings.HasPrefix(stderr, "warning: The cluster's DNS is kube-dns (pod kube-system/dns-1), which does not") {
-		t.Errorf("%d: %q, want %q; %s", code, stdout, want, stderr)
 	}
 }
 
@@ -210,14 +193,14 @@ func TestDNSErrors(t *testing.T) {
 		"no Service": {"--dns-service kube-system/coredns", "no pod of Service kube-system/coredns is ready",
 			nil},
 		"down": {"", "ready at TCP port 53…that is down: kubectl get deployments,pods -n kube-system", func(f *fixture) {
-			down := slice("kube-dns", endpoint("dns-0", "10.1.0.1", false))
+			down := slice("kube-dns", "dns-0!")
 			down.Namespace, down.Ports = "kube-system", nil
 			_ = f.kube.Tracker().Update(discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), down,
 				"kube-system")
 		}},
 		"neither": {"", noService, func(f *fixture) {
 			_ = f.kube.Tracker().Delete(discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), "kube-system",
-				"kube-dns-abcde")
+				"kube-dns-x")
 		}},
 		"no permission to read": {"", "error: ask for the permission…--dns: pods is forbidden",
 			func(f *fixture) {

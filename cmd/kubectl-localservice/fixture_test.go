@@ -12,11 +12,11 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned/fake"
 )
@@ -32,7 +32,7 @@ type fixture struct {
 func newFixture(t *testing.T, more ...runtime.Object) *fixture {
 	t.Helper()
 	for i := range 6 {
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", i+1)}}
+		node := objects.Node(fmt.Sprintf("n%d", i+1))
 		if i < 5 {
 			node.Labels = map[string]string{"disk": "ssd", "zone": zones[i]}
 		}
@@ -41,10 +41,9 @@ func newFixture(t *testing.T, more ...runtime.Object) *fixture {
 	f := &fixture{
 		kube: kubefake.NewClientset(append([]runtime.Object{
 			balanced(service("demo-n1", "n1")), service("demo-n2", "n2"), service("demo-n3", "n3"),
-			&corev1.Service{ObjectMeta: meta("demo-n5")},
-			slice("demo-n1", endpoint("a", "10.0.0.1", true), endpoint("b", "10.0.0.2", true)),
-			slice("demo-n2", endpoint("c", "10.0.0.3", false)),
-			pod("a", "n1", true), pod("b", "n1", true), pod("c", "n2", false),
+			objects.Service("demo-n5"),
+			slice("demo-n1", "a", "b"), slice("demo-n2", "c!"),
+			objects.Pod("a", "n1"), objects.Pod("b", "n1"), objects.Pod("c", "n2", crashing),
 		}, more...)...),
 		localServices: fake.NewClientset(localService("demo", "", demoPorts...)),
 	}
@@ -54,20 +53,9 @@ func newFixture(t *testing.T, more ...runtime.Object) *fixture {
 var demoPorts = []v1alpha1.ServicePort{{Name: "http", Port: 80}, {Name: "metrics", Port: 9090}}
 
 func localService(name, clusterIP string, ports ...v1alpha1.ServicePort) *v1alpha1.LocalService {
-	return &v1alpha1.LocalService{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", Generation: 1,
-			UID: types.UID("uid-of-" + name)},
-		Spec: v1alpha1.LocalServiceSpec{
-			ClusterIP:    clusterIP,
-			Selector:     map[string]string{"app": "demo"},
-			NodeSelector: map[string]string{"disk": "ssd"},
-			Ports:        ports,
-		},
-		Status: v1alpha1.LocalServiceStatus{ObservedGeneration: 1, Conditions: []metav1.Condition{
-			{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonWritingServices,
-				Message: "Services are being written"},
-		}},
-	}
+	return objects.LocalService(objects.Named(name), objects.Selecting("disk=ssd"),
+		objects.Reporting(metav1.ConditionFalse, v1alpha1.ReasonWritingServices, "Services are being written"),
+		func(ls *v1alpha1.LocalService) { ls.Spec.ClusterIP, ls.Spec.Ports = clusterIP, ports })
 }
 
 func meta(name string) metav1.ObjectMeta {
@@ -96,58 +84,48 @@ func balanced(s *corev1.Service) *corev1.Service {
 	return s
 }
 
-func slice(service string, endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
-	s := &discoveryv1.EndpointSlice{ObjectMeta: meta(service + "-abcde"), Endpoints: endpoints,
-		Ports: []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(8080))},
-			{Name: new("https"), Port: new(int32(8443))}}}
-	s.Labels = map[string]string{"owner": "demo", discoveryv1.LabelServiceName: service,
-		discoveryv1.LabelManagedBy: plan.KubernetesSliceManager}
+// slice returns the EndpointSlice of a Service, for pods such as a, and b!, which is not ready.
+func slice(service string, pods ...string) *discoveryv1.EndpointSlice {
+	s := objects.EndpointSlice(service, pods...)
+	s.Ports = append(s.Ports, discoveryv1.EndpointPort{Name: new("https"), Port: new(int32(8443))})
 	return s
 }
 
-func endpoint(pod, address string, ready bool) discoveryv1.Endpoint {
-	return discoveryv1.Endpoint{Addresses: []string{address}, Conditions: discoveryv1.EndpointConditions{Ready: &ready},
-		TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: pod}}
-}
-
-// podAddresses are the addresses of pods, by name.
-var podAddresses = map[string]string{"a": "10.0.0.1", "b": "10.0.0.2", "c": "10.0.0.3", "d": "10.0.0.4"}
-
-func pod(name, node string, ready bool) *corev1.Pod {
-	p := &corev1.Pod{ObjectMeta: meta(name), Spec: corev1.PodSpec{NodeName: node}}
-	p.Labels = map[string]string{"app": "demo", "vm/rack": node}
-	p.Status.Phase = corev1.PodRunning
-	p.Status.PodIPs = []corev1.PodIP{{IP: podAddresses[name]}}
-	condition := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue}
-	if !ready {
-		condition.Status = corev1.ConditionFalse
-		waiting := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
-		last := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1,
-			StartedAt: metav1.Unix(1, 0)}}
-		p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: waiting, LastTerminationState: last,
-			RestartCount: 5}}
-	}
-	p.Status.Conditions = []corev1.PodCondition{condition}
-	return p
+// crashing makes a pod one that ends again and again.
+func crashing(p *corev1.Pod) {
+	objects.NotReady(objects.Waiting("CrashLoopBackOff"))(p)
+	c := &p.Status.ContainerStatuses[0]
+	c.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1, StartedAt: metav1.Unix(1, 0)}
+	c.RestartCount = 5
 }
 
 // run executes a command line.
 func (f *fixture) run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errOut bytes.Buffer
-	p := newPlugin(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut})
+	p := newFactory(genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut})
 	p.connect = func() (*cluster, error) {
 		c := f.cluster(cmp.Or(*p.config.Namespace, "default"))
 		c.kubectl = p.kubectl()
 		return c, nil
 	}
-	code = p.run(args)
+	code = run(p, args)
 	return code, out.String(), errOut.String()
 }
 
 func (f *fixture) cluster(namespace string) *cluster {
 	return &cluster{namespace: namespace, kube: f.kube, localServices: f.localServices,
 		forward: f.forward}
+}
+
+// read reads all LocalServices of the namespace, and what they are made of.
+func (f *fixture) read(t *testing.T) *reader {
+	t.Helper()
+	o, err := f.cluster("default").read(t.Context(), choice{clusterDomain: "cluster.local"}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
 }
 
 // want executes a command line, which must succeed and print this.

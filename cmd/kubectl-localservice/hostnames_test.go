@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned/fake"
 )
@@ -34,32 +35,16 @@ func newHostnamesFixture(t *testing.T, groupBy string) *fixture {
 	names := plan.NamesOf(ls, v1alpha1.DefaultNodeLabelKey, []string{"n1", "n2", "n3", "n4"},
 		func(node, _ string) (string, bool) { return zones[node[1]-'1'], true },
 		func(string) *corev1.Service { return nil })
-	copied := sourceSlice(source, "1", on("n1", endpoint("a", "10.0.0.1", true)),
-		on("n1", endpoint("b", "10.0.0.2", true)), on("n2", endpoint("c", "10.0.0.3", false)))
-	uncopied := sourceSlice(source, "2", on("n4", endpoint("d", "10.0.0.4", true)))
-	names.Source = source
-	names.Published = published
+	copied := objects.SourceSlice(source.Name, source.UID, source.Name+"-1", "a@n1",
+		"b@n1", "c@n2!")
+	uncopied := objects.SourceSlice(source.Name, source.UID, source.Name+"-2", "d@n4")
+	names.Source, names.Published = source, published
 	names.Slices = map[string]*discoveryv1.EndpointSlice{copied.Name: copied}
 	change := names.Copies().Changes[0]
 	f := newFixture(t, []runtime.Object{source, published, copied, uncopied, names.Copy(&change),
-		pod("d", "n4", true)}...)
+		objects.Pod("d", "n4")}...)
 	f.localServices = fake.NewClientset(ls)
 	return f
-}
-
-// sourceSlice is an EndpointSlice in which Kubernetes publishes pods.
-func sourceSlice(source *corev1.Service, suffix string, endpoints ...discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
-	s := slice(source.Name, endpoints...)
-	s.Name = source.Name + "-" + suffix
-	s.Labels[discoveryv1.LabelManagedBy] = plan.KubernetesSliceManager
-	s.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(source,
-		corev1.SchemeGroupVersion.WithKind("Service"))}
-	return s
-}
-
-func on(node string, e discoveryv1.Endpoint) discoveryv1.Endpoint {
-	e.NodeName = &node
-	return e
 }
 
 func TestHostnamesOutput(t *testing.T) {

@@ -14,13 +14,13 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/words"
 )
 
-type nodesFlags struct {
+type nodesOptions struct {
+	*factory
 	choice
 
-	dnsService                      string
-	dns, noHeaders, watch, problems bool
-	exitCode                        bool
-	output                          *genericclioptions.PrintFlags
+	dnsService                                string
+	dns, noHeaders, watch, problems, exitCode bool
+	output                                    *genericclioptions.PrintFlags
 }
 
 const nodesHelp = `Show, for every node that a LocalService selects, its name, how many endpoints of the name are
@@ -28,19 +28,16 @@ ready, and if not all are well, why. Without NAME, show all LocalServices of the
 
 %s
 The table shows the cause of each and below it, once for all nodes with that cause, what to do. -o wide has all in one
-line. -o json and -o yaml have the same as fields, which keep their names, and -o name has the Services.
+line, -o json and -o yaml have the same as fields, and -o name has the Services.
 
-With --dns, the cluster's DNS server is asked for every name, through a port-forward to the first ready pod of
---dns-service. Answers and Empty (no pod is ready) are right; Unknown is no address, OtherNode and OtherAddresses are
-wrong ones, and NoAnswer is a failure. A name that has just changed may be answered with an outdated address.
-
-With --watch, each line is printed again when it changes, at most once a second.`
+With --dns, Answers and Empty (no pod is ready) are right; Unknown is no address, OtherNode and OtherAddresses are wrong
+ones, and NoAnswer is a failure. A name that has just changed may be answered with an outdated address.`
 
 // defaultDNSService names the Service of the cluster's DNS as kubeadm and most distributions do.
 const defaultDNSService = "kube-system/kube-dns"
 
-func (p *plugin) nodesCommand() *cobra.Command {
-	flags := &nodesFlags{output: genericclioptions.NewPrintFlags("")}
+func newNodesCommand(f *factory) *cobra.Command {
+	o := &nodesOptions{factory: f, output: genericclioptions.NewPrintFlags("")}
 	var reasons strings.Builder
 	for _, r := range diagnose.Reasons {
 		fmt.Fprintf(&reasons, "  %-18s %s\n", r.Reason, r.Means)
@@ -60,55 +57,75 @@ func (p *plugin) nodesCommand() *cobra.Command {
 
   # Look at the Services themselves
   kubectl describe $(kubectl localservice nodes demo -o name)`,
+		ValidArgsFunction: f.completion(completeName),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.complete(args)
+			if err := o.validate(); err != nil {
+				return err
+			}
+			return o.run(cmd.Context())
+		},
 	}
-	flags.addTo(cmd, p, func(ctx context.Context) error { return p.nodes(ctx, flags) })
-	flags.output.AddFlags(cmd)
-	formats := append(flags.output.AllowedFormats(), "wide")
+	o.addFlags(cmd)
+	o.output.AddFlags(cmd)
+	formats := append(o.output.AllowedFormats(), "wide")
 	cmd.Flag("output").Usage = "Output format. One of: (" + strings.Join(formats, ", ") + ")."
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("output",
 		cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)))
 	cmd.Flag("show-managed-fields").Hidden = true // There are none.
-	cmd.Flags().BoolVar(&flags.problems, "problems", false, "Print only names with a problem.")
-	cmd.Flags().BoolVar(&flags.noHeaders, "no-headers", false, "Print the table without its headers.")
-	cmd.Flags().BoolVar(&flags.exitCode, "exit-code", false, "Exit with 1 if a LocalService is not Ready, or not all of "+
+	cmd.Flags().BoolVar(&o.problems, "problems", false, "Print only names with a problem.")
+	cmd.Flags().BoolVar(&o.noHeaders, "no-headers", false, "Print the table without its headers.")
+	cmd.Flags().BoolVar(&o.exitCode, "exit-code", false, "Exit with 1 if a LocalService is not Ready, or not all of "+
 		"its names answer.")
-	cmd.Flags().BoolVarP(&flags.watch, "watch", "w", false, "After printing the nodes, print those that change, until "+
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "After printing the nodes, print those that change, until "+
 		"Ctrl-C.")
-	cmd.Flags().BoolVar(&flags.dns, "dns", false, "Ask the cluster's DNS server for every name, and show what it "+
-		"answers.")
-	cmd.Flags().StringVar(&flags.dnsService, "dns-service", defaultDNSService, "Service of the cluster's DNS "+
+	cmd.Flags().BoolVar(&o.dns, "dns", false, "Ask the cluster's DNS server for every name, "+
+		"through a port-forward, and show what it answers.")
+	cmd.Flags().StringVar(&o.dnsService, "dns-service", defaultDNSService, "Service of the cluster's DNS "+
 		"server, as namespace/name.")
 	return cmd
 }
 
-func (p *plugin) nodes(ctx context.Context, flags *nodesFlags) error {
+func (o *nodesOptions) validate() error {
 	switch {
-	case (flags.dns || flags.exitCode) && flags.watch:
+	case (o.dns || o.exitCode) && o.watch:
 		return errors.New("a watch neither asks DNS nor ends by itself: leave out --watch, or --dns and --exit-code")
-	case !flags.dns && flags.dnsService != defaultDNSService:
+	case !o.dns && o.dnsService != defaultDNSService:
 		return errors.New("--dns-service says whom to ask: set --dns, too")
 	}
-	printer, err := p.newNodesPrinter(flags)
-	if err != nil {
+	return o.choice.validate()
+}
+
+// errNotAnswering is the error of --exit-code, about which nothing more is printed.
+var errNotAnswering = errors.New("not all names answer")
+
+// run prints the nodes, with the answers of DNS if they are asked for. If it cannot be asked, that is an error, and the
+// table has no column for it.
+func (o *nodesOptions) run(ctx context.Context) error {
+	printer := &nodesPrinter{IOStreams: o.IOStreams, flags: o.output, single: len(o.names) == 1,
+		allNamespaces: o.allNamespaces, noHeaders: o.noHeaders, problems: o.problems}
+	if err := printer.complete(); err != nil {
 		return err
 	}
-	o, err := p.objects(ctx, &flags.choice)
-	if err != nil {
+	read, err := o.readAll(ctx, o.choice)
+	switch {
+	case err != nil:
 		return err
+	case o.watch:
+		return o.runWatch(ctx, read, printer)
 	}
-	if flags.watch {
-		return printer.watchNodes(ctx, o)
+	lists := read.lists(ctx)
+	if o.dns && len(lists) > 0 {
+		err = read.askDNS(ctx, lists, o.dnsService)
 	}
-	if err := o.read(ctx); err != nil {
-		return err
+	err = errors.Join(err, printer.printChanges(lists))
+	if len(lists) == 0 && printer.table != nil {
+		fmt.Fprintln(o.ErrOut, read.none(ctx))
 	}
-	p.warnOfNodes(o)
-	lists := o.lists(ctx)
-	err = printer.printOnce(ctx, o, lists)
-	if resources := words.Printable(o.controller.Unguarded); resources != "" && printer.table != nil {
-		fmt.Fprintf(p.ErrOut, "The guard does not protect %s: the controller's log says what to do.\n", resources)
+	if resources := words.Printable(read.controller.Unguarded); resources != "" && printer.table != nil {
+		fmt.Fprintf(o.ErrOut, "The guard does not protect %s: the controller's log says what to do.\n", resources)
 	}
-	if err == nil && flags.exitCode && slices.ContainsFunc(lists, func(list *diagnose.NodeList) bool {
+	if err == nil && o.exitCode && slices.ContainsFunc(lists, func(list *diagnose.NodeList) bool {
 		return list.Summary.Problem != "" || list.Summary.Answering < list.Summary.Nodes
 	}) {
 		return errNotAnswering
@@ -116,74 +133,23 @@ func (p *plugin) nodes(ctx context.Context, flags *nodesFlags) error {
 	return err
 }
 
-// errNotAnswering is the error of --exit-code, about which nothing more is printed.
-var errNotAnswering = errors.New("not all names answer")
-
-// printOnce prints lists, with the answers of DNS if they are asked for. If it cannot be asked, that is an error, and
-// the table has no column for it.
-func (p *nodesPrinter) printOnce(ctx context.Context, o *objects, lists []*diagnose.NodeList) (err error) {
-	if len(lists) == 0 && p.table != nil {
-		fmt.Fprintln(p.ErrOut, o.none(ctx))
-		return nil
-	}
-	var warning string
-	var notAsked error
-	if p.dns {
-		if warning, notAsked = o.askDNS(ctx, lists, p.nodesFlags); warning != "" {
-			fmt.Fprintln(p.ErrOut, "warning: "+words.Printable(warning))
-		}
-	}
-	if len(lists) == 0 {
-		return p.print(nil) // An empty List.
-	}
-	if err := p.printChanges(lists); err != nil || p.table == nil {
-		return errors.Join(notAsked, err)
-	}
-	hasProblem := func(list *diagnose.NodeList) bool { return len(diagnose.Changes(nil, list, true)) > 0 }
-	if p.problems && !slices.ContainsFunc(lists, hasProblem) {
-		fmt.Fprintln(p.ErrOut, "No name has a problem.")
-	}
-	return notAsked
-}
-
-// watchNodes prints all nodes of LocalServices, and then those that change.
-func (p *nodesPrinter) watchNodes(ctx context.Context, o *objects) (failure error) {
+// runWatch prints all nodes, and then those that change.
+func (o *nodesOptions) runWatch(ctx context.Context, read *reader, printer *nodesPrinter) (failure error) {
 	ctx, cancel := untilInterrupted(ctx)
 	defer cancel()
-	if err := o.check(ctx); err != nil {
-		return err
-	}
-	p.warnOfNodes(o)
 	var problems []string // that are printed
-	o.follow(ctx, func(s snapshot) {
+	read.follow(ctx, func(s snapshot) {
 		if !slices.Equal(s.Problems, problems) {
 			problems = s.Problems
 			message := "The watch continues."
 			if len(problems) > 0 {
 				message = "warning: " + strings.Join(problems, "; ")
 			}
-			fmt.Fprintln(p.ErrOut, words.Printable(message))
+			fmt.Fprintln(o.ErrOut, words.Printable(message))
 		}
-		if !s.Loaded {
-			return
-		}
-		if failure = p.printChanges(append(s.lists, p.gone(s.lists)...)); failure != nil {
+		if failure = printer.printChanges(s.lists); failure != nil {
 			cancel() // The reader is gone.
 		}
 	})
 	return failure
-}
-
-// gone returns lists without names for the LocalServices that have been printed and are gone.
-func (p *nodesPrinter) gone(lists []*diagnose.NodeList) (gone []*diagnose.NodeList) {
-	for key, before := range p.before {
-		isThere := func(list *diagnose.NodeList) bool { return list.Key() == key }
-		if len(before.Items) > 0 && !slices.ContainsFunc(lists, isThere) {
-			fmt.Fprintf(p.ErrOut, "LocalService %s is gone.\n", key)
-			list := *before
-			list.Items, list.Message, list.Controller = nil, "", ""
-			gone = append(gone, &list)
-		}
-	}
-	return gone
 }

@@ -5,14 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/utils/ptr"
 
@@ -21,73 +25,92 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// rowsInLine is how many rows a line below the table names before it only counts.
-const rowsInLine = 3
-
 // nodesPrinter prints lists of nodes in the format that the user asks for: whole ones, and then what changes in them.
 type nodesPrinter struct {
-	*plugin
-	*nodesFlags
+	genericiooptions.IOStreams
+	flags *genericclioptions.PrintFlags
+	// single is true if there can be only one LocalService, and problems if only names with a problem are printed.
+	single, allNamespaces, noHeaders, problems bool
 
-	format string
-	// reasonLength is how many bytes of a text are in the column REASON of a terminal. A longer one is below the table,
-	// once.
-	reasonLength int
+	reasonLength int         // bytes of a text in the column REASON of a terminal. A longer one is below the table, once.
 	table        interface { // aligns columns; nil for formats other than tables
 		io.Writer
 		Flush() error
 	}
 	printer printers.ResourcePrinter
-	// before has the lists that were last printed, by LocalService, and last what was last printed about them as a
-	// whole, by kind: it is not repeated.
-	before map[string]*diagnose.NodeList
-	last   map[string]string
+	// names has what was last printed, and lines what is printed about LocalServices as a whole.
+	names              map[string]*diagnose.Node
+	lines, linesBefore sets.Set[string]
+	late               sets.Set[string] // what was last said of the controller
 }
 
-func (p *plugin) newNodesPrinter(flags *nodesFlags) (printer *nodesPrinter, err error) {
-	printer = &nodesPrinter{plugin: p, nodesFlags: flags, format: *flags.output.OutputFormat,
-		before: map[string]*diagnose.NodeList{}, last: map[string]string{}, reasonLength: math.MaxInt}
+// complete chooses the printer for the format.
+func (p *nodesPrinter) complete() (err error) {
+	p.reasonLength = math.MaxInt
 	if printers.IsTerminal(p.Out) {
-		printer.reasonLength = 90
+		p.reasonLength = 90
 	}
-	if printer.format == "" || printer.format == "wide" {
-		printer.table = printers.GetNewTabWriter(p.Out) // In a watch, later lines are as wide as earlier ones.
-		printer.printer = printers.NewTablePrinter(printers.PrintOptions{NoHeaders: flags.noHeaders})
-		return printer, nil
+	if format := *p.flags.OutputFormat; format == "" || format == "wide" {
+		p.table = printers.GetNewTabWriter(p.Out) // In a watch, later lines are as wide as earlier ones.
+		p.printer = printers.NewTablePrinter(printers.PrintOptions{NoHeaders: p.noHeaders})
+		return nil
 	}
-	printer.printer, err = flags.output.ToPrinter()
+	p.printer, err = p.flags.ToPrinter()
 	if unknown, is := errors.AsType[genericclioptions.NoCompatiblePrinterError](err); is {
 		unknown.AllowedFormats = append(unknown.AllowedFormats, "wide")
 		err = unknown
 	}
-	return printer, err
+	return err
 }
 
-// printChanges prints the items of lists that have changed since they were last printed, all of a list that is new.
+// printChanges prints the items of lists that have changed since they were last printed.
 func (p *nodesPrinter) printChanges(now []*diagnose.NodeList) error {
+	before, isFirst := p.names, p.names == nil
+	p.names, p.lines, p.linesBefore = map[string]*diagnose.Node{}, sets.New[string](), p.lines
 	if p.table != nil {
-		p.printMessages(now)
+		p.printAbove(now, isFirst)
 	}
 	var changed []*diagnose.NodeList
 	for _, list := range now {
-		before, copied := p.before[list.Key()], *list
-		copied.Items = diagnose.Changes(before, list, p.problems)
-		p.before[list.Key()] = list
-		if before == nil || len(copied.Items) > 0 {
+		copied := *list
+		copied.Items = []*diagnose.Node{} // [] in JSON, not null
+		for _, n := range list.Items {
+			id := list.Key() + " on " + n.ID()
+			was := cmp.Or(before[id], &diagnose.Node{})
+			if p.names[id] = n; !reflect.DeepEqual(was, n) && (!p.problems || n.Problems()+was.Problems() != "") {
+				copied.Items = append(copied.Items, n)
+			}
+		}
+		if isFirst || len(copied.Items) > 0 {
 			changed = append(changed, &copied)
 		}
 	}
-	if len(changed) == 0 {
+	if len(changed) > 0 || isFirst {
+		if err := p.print(changed); err != nil {
+			return err
+		}
+	}
+	if p.table == nil {
 		return nil
 	}
-	return p.print(changed)
+	for _, id := range slices.Sorted(maps.Keys(before)) {
+		if n := before[id]; p.names[id] == nil {
+			p.printLine(strings.TrimSpace(n.Node+" "+n.Name()) + " is gone.")
+		}
+	}
+	p.printSummaries(now)
+	hasItems := func(list *diagnose.NodeList) bool { return len(list.Items) > 0 }
+	if p.problems && isFirst && len(now) > 0 && !slices.ContainsFunc(changed, hasItems) {
+		p.printLine("No name has a problem.")
+	}
+	return nil
 }
 
 func (p *nodesPrinter) print(lists []*diagnose.NodeList) (err error) {
 	switch {
 	case p.table != nil:
 		return p.printTable(lists)
-	case p.format == "name":
+	case *p.flags.OutputFormat == "name":
 		for _, list := range lists {
 			var services []string
 			for _, n := range list.Items {
@@ -111,77 +134,81 @@ func (p *nodesPrinter) print(lists []*diagnose.NodeList) (err error) {
 		objects = append(objects, object)
 	}
 	object := map[string]any{"apiVersion": "v1", "kind": "List", "items": objects}
-	if p.name != "" {
+	if p.single && len(objects) > 0 {
 		object = objects[0].(map[string]any)
 	}
-	if p.format != "yaml" { // The YAML printer separates lists; a JSONPath printer with a range works only once.
-		if p.printer, err = p.output.ToPrinter(); err != nil {
+	if *p.flags.OutputFormat != "yaml" { // It separates lists, and a JSONPath printer with a range works only once.
+		if p.printer, err = p.flags.ToPrinter(); err != nil {
 			return err
 		}
 	}
 	return p.printer.PrintObj(&unstructured.Unstructured{Object: object}, p.Out)
 }
 
-// printLine prints a line about a list as a whole, unless it is still the last one of its kind. It goes to stderr, so
-// that programs that read the table do not stumble over it.
-func (p *nodesPrinter) printLine(kind string, list *diagnose.NodeList, line string) {
-	kind += list.Key()
-	if line != p.last[kind] && line != "" {
-		fmt.Fprintln(p.ErrOut, words.Printable(line))
-	}
-	p.last[kind] = line
-}
-
-// printMessages prints what concerns all names: of the controller once, of each LocalService with its name.
-func (p *nodesPrinter) printMessages(lists []*diagnose.NodeList) {
-	printed := map[string]bool{}
+// printAbove prints what concerns LocalServices as a whole.
+func (p *nodesPrinter) printAbove(lists []*diagnose.NodeList, isFirst bool) {
+	late := p.late
+	p.late = sets.New[string]()
 	for _, list := range lists {
 		// A watch may see it in the middle of its work: that is worth a line if it is so in the next snapshot, too.
-		if before := p.before[list.Key()]; (before == nil || before.Controller == list.Controller) &&
-			!printed[list.Controller] {
-			printed[list.Controller] = true
-			p.printLine("controller", list, list.Controller)
+		if p.late.Insert(list.Controller); isFirst || late.Has(list.Controller) {
+			p.printLine(list.Controller)
 		}
-		for i, message := range strings.Split(list.Message, "\n") {
-			if p.name == "" && message != "" {
-				message = list.Key() + ": " + message
-			}
-			p.printLine(fmt.Sprint("message", i), list, message)
+		for _, notice := range list.Notices {
+			p.printLine(p.prefix(list, ": ") + notice.Message)
 		}
 	}
 }
 
-// printTable prints the table, and the lines that belong below it.
-func (p *nodesPrinter) printTable(lists []*diagnose.NodeList) error {
-	var rows []row
-	for _, list := range lists {
-		prefix := ""
-		if p.name == "" {
-			prefix = list.Key() + " on "
-		}
-		for _, n := range list.Items {
-			rows = append(rows, row{list, n, prefix})
-		}
+// prefix says which LocalService a line is about, "" if there is only one.
+func (p *nodesPrinter) prefix(list *diagnose.NodeList, after string) string {
+	if p.single {
+		return ""
 	}
-	if len(rows) > 0 {
-		if err := errors.Join(p.printer.PrintObj(p.tableOf(rows), p.table), p.table.Flush()); err != nil {
-			return err
-		}
-	}
-	if p.format != "wide" { // There, it is in the line.
-		for _, line := range below(rows, p.reasonLength) {
-			fmt.Fprintln(p.ErrOut, words.Printable(line))
-		}
-	}
+	return list.Key() + after
+}
+
+// printSummaries prints the columns of kubectl get localservices.
+func (p *nodesPrinter) printSummaries(lists []*diagnose.NodeList) {
 	for _, list := range lists {
 		s := &list.Summary
 		status := cmp.Or(s.Status, "not set yet") + "."
 		if s.Problem != "" && !s.Reported && list.Controller == "" {
 			status = s.Status + ": " + s.Problem
 		}
-		if p.name != "" || s.Problem != "" { // The columns of kubectl get localservices
-			p.printLine("summary", list, fmt.Sprintf("LocalService %s: nodes %d, answering %d/%d, status %s",
-				list.Key(), s.Nodes, s.Answering, s.Nodes, status))
+		if p.single || s.Problem != "" {
+			p.printLine(fmt.Sprintf("LocalService %s: nodes %d, answering %d/%d, status %s", list.Key(), s.Nodes, s.Answering,
+				s.Nodes, status))
+		}
+	}
+}
+
+// printLine prints a line once, unless it was already among the last ones. It goes to stderr, so that programs that
+// read the table do not stumble over it.
+func (p *nodesPrinter) printLine(line string) {
+	if line != "" && !p.lines.Has(line) && !p.linesBefore.Has(line) {
+		fmt.Fprintln(p.ErrOut, words.Printable(line))
+	}
+	p.lines.Insert(line)
+}
+
+// printTable prints the table, and the lines below it about its problems.
+func (p *nodesPrinter) printTable(lists []*diagnose.NodeList) error {
+	var rows []row
+	for _, list := range lists {
+		for _, n := range list.Items {
+			rows = append(rows, row{list, n, p.prefix(list, " on ")})
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	if err := errors.Join(p.printer.PrintObj(p.tableOf(rows), p.table), p.table.Flush()); err != nil {
+		return err
+	}
+	if *p.flags.OutputFormat != "wide" { // There, it is in the line.
+		for _, line := range below(rows, p.reasonLength) {
+			fmt.Fprintln(p.ErrOut, words.Printable(line))
 		}
 	}
 	return nil
@@ -191,34 +218,29 @@ func (p *nodesPrinter) printTable(lists []*diagnose.NodeList) error {
 type row struct {
 	list *diagnose.NodeList
 	*diagnose.Node
-	// prefix says of which LocalService a node is, "" if the table has only one.
 	prefix string
 }
 
-// problem holds what rows have in common that share a line below the table. What to do is about one LocalService.
-type problem struct{ cause, prefix string }
-
-// below returns the lines below the table: what is not in it about each problem, once for all its rows.
+// below returns the lines below the table: what is not in it about each problem, once for all rows of a LocalService.
 func below(rows []row, reasonLength int) (lines []string) {
+	type problem struct{ cause, prefix string }
 	texts, nodes := map[problem]string{}, map[problem][]string{}
 	var order []problem
 	for _, r := range rows {
-		text := r.Act
+		p, text := problem{r.Cause, r.prefix}, r.Act
 		if len(r.CauseAbout()) > reasonLength {
 			text = r.Message
 		}
 		if text == "" {
 			continue
 		}
-		p := problem{r.Cause, r.prefix}
 		if nodes[p] == nil {
-			order = append(order, p)
-			texts[p] = text
+			order, texts[p] = append(order, p), text
 		}
 		nodes[p] = append(nodes[p], r.Node.Node)
 	}
 	for _, p := range order {
-		lines = append(lines, p.prefix+words.List(nodes[p], rowsInLine)+": "+texts[p])
+		lines = append(lines, p.prefix+words.List(nodes[p], 3)+": "+texts[p])
 	}
 	return lines
 }
@@ -235,13 +257,13 @@ func (p *nodesPrinter) tableOf(rows []row) *metav1.Table {
 			table.Rows[i].Cells = append(table.Rows[i].Cells, words.Printable(cmp.Or(cell(r), none)))
 		}
 	}
-	isWide, name := p.format == "wide", "NAME"
-	if p.name != "" && rows[0].list.Mode != v1alpha1.ModeHostnames {
+	isWide, name := *p.flags.OutputFormat == "wide", "NAME"
+	if p.single && rows[0].list.Mode != v1alpha1.ModeHostnames {
 		name = "SERVICE"
 	}
 	hasDNS := slices.ContainsFunc(rows, func(r row) bool { return r.list.DNS != nil })
 	add(p.allNamespaces, "NAMESPACE", func(r row) string { return r.list.Namespace })
-	add(p.name == "", "LOCALSERVICE", func(r row) string { return r.list.LocalService })
+	add(!p.single, "LOCALSERVICE", func(r row) string { return r.list.LocalService })
 	add(true, "NODE", func(r row) string { return r.Node.Node })
 	add(true, name, func(r row) string { return r.Name() })
 	add(isWide, "DNS-NAME", func(r row) string { return r.DNSName })

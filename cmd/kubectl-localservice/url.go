@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,9 +22,14 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-func (p *plugin) urlCommand() *cobra.Command {
-	var port string
-	var external bool
+type urlOptions struct {
+	*factory
+	name, node, port string
+	external         bool
+}
+
+func newURLCommand(f *factory) *cobra.Command {
+	o := &urlOptions{factory: f}
 	cmd := &cobra.Command{
 		Use:   "url NAME NODE",
 		Short: "Print the URL at which a LocalService answers on a node",
@@ -34,10 +40,7 @@ The scheme follows from the port's appProtocol, or from its name or number, and 
 such as for UDP and grpc, only host:port is printed. For a headless LocalService (clusterIP: None, or mode: Hostnames),
 the port is that of the pods, because headless Services do not translate ports.
 
-If nothing answers now, a warning says so: the URL is the one to use once something does.
-
-With --external, the URL is for clients outside the cluster: the address of the Service's load balancer or, without one,
-the node's own with the node port. Whether a firewall lets them through cannot be known.`,
+With --external, it is the address of the Service's load balancer or, without one, the node's own with the node port.`,
 		Example: `  # Ask the pod on k8s02
   kubectl exec deploy/client -- curl -s $(kubectl localservice url demo k8s02)
 
@@ -47,44 +50,57 @@ the node's own with the node port. Whether a firewall lets them through cannot b
   # From outside the cluster
   curl $(kubectl localservice url demo k8s02 --external)`,
 		Args:              cobra.ExactArgs(2),
-		ValidArgsFunction: p.complete(nameAndNode),
+		ValidArgsFunction: f.completion(completeNameAndNode),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.url(cmd.Context(), argName(args[0]), argName(args[1]), port, external)
+			o.name, o.node = path.Base(args[0]), path.Base(args[1])
+			return o.run(cmd.Context())
 		},
 	}
-	cmd.Flags().BoolVar(&external, "external", false, "Print the URL for clients outside the cluster.")
-	cmd.Flags().StringVar(&port, "port", "", "Name or number of the LocalService's port; the first one by "+
-		"default.")
+	cmd.Flags().BoolVar(&o.external, "external", false, "Print the URL for clients outside the cluster.")
+	cmd.Flags().StringVar(&o.port, "port", "", "Name or number of the LocalService's port; the first one by default.")
 	return cmd
 }
 
-func (p *plugin) url(ctx context.Context, name, node, nameOrNumber string, external bool) error {
-	c, err := p.connect()
+// completeNameAndNode returns the names of the LocalServices or, after one, the nodes or groups that have a Service.
+func completeNameAndNode(ctx context.Context, c *cluster, args []string) (nodes []string, err error) {
+	if len(args) != 1 {
+		return completeName(ctx, c, args)
+	}
+	read, err := c.read(ctx, choice{names: []string{path.Base(args[0])}}, false)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range read.lists(ctx)[0].Items {
+		if n.HasService {
+			nodes = append(nodes, n.Node)
+		}
+	}
+	return nodes, nil
+}
+
+func (o *urlOptions) run(ctx context.Context) error {
+	c, err := o.connect()
 	if err != nil {
 		return err
 	}
-	ls, err := c.localService(ctx, name)
+	read, err := c.read(ctx, choice{names: []string{o.name}}, false)
 	if err != nil {
 		return err
 	}
-	port, err := choosePort(ls, nameOrNumber)
+	ls := read.one
+	port, err := choosePort(ls, o.port)
 	if err != nil {
 		return err
 	}
-	o := c.newObjects(ls, &choice{})
-	o.withPods = false
-	if err := o.read(ctx); err != nil {
-		return err
-	}
-	n, err := c.named(ls, o.list(ctx, ls, o.input(ls.Namespace)), node)
+	n, err := c.nameOf(ls, read.lists(ctx)[0], o.node)
 	if err != nil {
 		return err
 	}
 	host, number := n.Name()+"."+ls.Namespace, int32(0)
-	if external {
+	if o.external {
 		host, number, err = c.externalAddress(ctx, ls, n, port)
 	} else {
-		number, err = o.portOfClients(ls, port, n.Service)
+		number, err = read.portOfClients(port, n.Service)
 	}
 	if err != nil {
 		return err
@@ -94,14 +110,14 @@ func (p *plugin) url(ctx context.Context, name, node, nameOrNumber string, exter
 		return fmt.Errorf("node %s reports the address %q, which is neither an IP address nor a DNS name", n.Node, host)
 	}
 	if n.Endpoints.Ready == 0 {
-		fmt.Fprintf(p.ErrOut, "warning: nothing answers as %s.%s now: %s\n", n.Name(), ls.Namespace, c.seeNodes(ls))
+		fmt.Fprintf(o.ErrOut, "warning: nothing answers as %s.%s now: %s\n", n.Name(), ls.Namespace, c.seeNodes(ls))
 	}
-	_, err = fmt.Fprintln(p.Out, schemeOf(port)+net.JoinHostPort(host, strconv.Itoa(int(number))))
+	_, err = fmt.Fprintln(o.Out, schemeOf(port)+net.JoinHostPort(host, strconv.Itoa(int(number))))
 	return err
 }
 
-// schemeOf returns how URLs of a port begin, "" if it has none. It guesses that as kubectl and Ingress controllers do: by
-// the appProtocol or the first part of the name, then by the number.
+// schemeOf returns how URLs of a port begin, "" if it has none. It guesses that as kubectl and Ingress controllers do:
+// by the appProtocol or the first part of the name, then by the number.
 func schemeOf(port *v1alpha1.ServicePort) string {
 	hint := strings.TrimPrefix(strings.ToLower(ptr.Deref(port.AppProtocol, port.Name)), "kubernetes.io/")
 	switch hint, _, _ = strings.Cut(hint, "-"); {
@@ -160,8 +176,8 @@ func (c *cluster) seeNodes(ls *v1alpha1.LocalService) string {
 		strings.TrimPrefix(c.kubectl, kubectlCommand))
 }
 
-// named returns the name of a node, which may be given as the name spells it; with groupBy, node is a group.
-func (c *cluster) named(ls *v1alpha1.LocalService, list *diagnose.NodeList, node string) (*diagnose.Node, error) {
+// nameOf returns the name of a node, which may be given as the name spells it; with groupBy, node is a group.
+func (c *cluster) nameOf(ls *v1alpha1.LocalService, list *diagnose.NodeList, node string) (*diagnose.Node, error) {
 	what := cmp.Or(ls.Spec.GroupBy, "node") + " " + node
 	for _, n := range list.Items {
 		isNode := n.Node == node || n.Name() == ls.Name+"-"+node || n.Name() == node+"."+ls.Name
@@ -200,14 +216,14 @@ func choosePort(ls *v1alpha1.LocalService, nameOrNumber string) (*v1alpha1.Servi
 
 // portOfClients returns the number of the port that clients connect to: for a headless Service, the pods' own port. If
 // the LocalService gives that by name, the number comes from EndpointSlices.
-func (o *objects) portOfClients(ls *v1alpha1.LocalService, port *v1alpha1.ServicePort, service string) (int32, error) {
-	switch {
+func (o *reader) portOfClients(port *v1alpha1.ServicePort, service string) (int32, error) {
+	switch ls := o.one; {
 	case plan.HasClusterIPs(ls):
 		return port.Port, nil
 	case port.TargetPort.StrVal == "":
 		return cmp.Or(port.TargetPort.IntVal, port.Port), nil
 	}
-	for _, slice := range inNamespace[discoveryv1.EndpointSlice](o.endpointSlices, ls.Namespace) {
+	for _, slice := range inNamespace[discoveryv1.EndpointSlice](o.endpointSlices, o.namespace) {
 		for _, p := range slice.Ports {
 			if slice.Labels[discoveryv1.LabelServiceName] == service && p.Port != nil &&
 				ptr.Deref(p.Name, "") == port.Name {
@@ -216,5 +232,5 @@ func (o *objects) portOfClients(ls *v1alpha1.LocalService, port *v1alpha1.Servic
 		}
 	}
 	return 0, fmt.Errorf("clients of headless Services connect to the pods' own port %s, and Service %s/%s has no "+
-		"endpoint with its number: %s", port.TargetPort.StrVal, ls.Namespace, service, o.seeNodes(ls))
+		"endpoint with its number: %s", port.TargetPort.StrVal, o.namespace, service, o.seeNodes(o.one))
 }

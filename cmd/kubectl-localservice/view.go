@@ -19,8 +19,13 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-func (p *plugin) viewCommand() *cobra.Command {
-	var chosen choice
+type viewOptions struct {
+	*factory
+	choice
+}
+
+func newViewCommand(f *factory) *cobra.Command {
+	o := &viewOptions{factory: f}
 	cmd := &cobra.Command{
 		Use:   "view [NAME]",
 		Short: "Look at LocalServices in a browser, as they change",
@@ -29,8 +34,7 @@ which do not, and why. It follows what changes, until Ctrl-C.
 
 The page is served on 127.0.0.1 only, to those who have the whole address that is printed: a random part of it keeps
 others of this machine out. It shows what you may see yourself, and changes nothing; in the cluster there is nothing of
-it. You need the permission to list and watch LocalServices, Services, EndpointSlices and Pods in the namespace; without
-that for Nodes, the nodes that have a name are shown.`,
+it. Without the permission to list nodes, those that have a name are shown.`,
 		Example: `  # The LocalServices of the namespace
   kubectl localservice view
 
@@ -39,51 +43,51 @@ that for Nodes, the nodes that have a name are shown.`,
 
   # On a machine that you reach by ssh: forward the port, and open the address on your own
   ssh -L 40123:127.0.0.1:40123 bastion`,
+		ValidArgsFunction: f.completion(completeName),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.complete(args)
+			if err := o.validate(); err != nil {
+				return err
+			}
+			return o.run(cmd.Context())
+		},
 	}
-	chosen.addTo(cmd, p, func(ctx context.Context) error { return p.view(ctx, &chosen) })
+	o.addFlags(cmd)
 	return cmd
 }
 
-func (p *plugin) view(ctx context.Context, chosen *choice) error {
+func (o *viewOptions) run(ctx context.Context) error {
 	ctx, cancel := untilInterrupted(ctx)
 	defer cancel()
-	o, err := p.objects(ctx, chosen)
+	read, err := o.readAll(ctx, o.choice)
 	if err != nil {
 		return err
 	}
-	if err := o.check(ctx); err != nil {
-		return err
+	config, _ := o.config.ToRawKubeConfigLoader().RawConfig() // It was good enough to connect.
+	scope := view.Scope{Context: cmp.Or(ptr.Deref(o.config.Context, ""), config.CurrentContext),
+		Namespace: read.namespace, Flags: o.flagsOfCluster()}
+	if read.one != nil {
+		scope.Name = read.one.Name
 	}
-	scope := view.Scope{Context: p.contextName(), Namespace: o.namespace, Name: chosen.name, Flags: p.flagsOfCluster()}
-	if !o.allNodes {
+	if !read.allNodes {
 		scope.Notice = "You may not list nodes: some may be missing here."
 	}
-	p.warnOfNodes(o)
-	server, err := view.NewServer(scope, o.details)
+	server, err := view.NewServer(scope, read.details)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(p.Out, "Serving at %s\nEnd with Ctrl-C.\n", server.URL())
+	fmt.Fprintf(o.Out, "Serving at %s\nEnd with Ctrl-C.\n", server.URL())
 	running, ctx := errgroup.WithContext(ctx)
 	running.Go(func() error { return server.Run(ctx) })
-	o.follow(ctx, func(s snapshot) {
-		server.Publish(view.NewMatrix(s.Status, s.lists, inNamespace[corev1.Node](o.nodes, metav1.NamespaceAll)))
+	read.follow(ctx, func(s snapshot) {
+		server.Publish(view.NewMatrix(s.Status, s.lists, inNamespace[corev1.Node](read.nodes, metav1.NamespaceAll)))
 	})
 	return running.Wait()
 }
 
-// contextName returns the context of the kubeconfig, for people who have several.
-func (p *plugin) contextName() string {
-	config, _ := p.config.ToRawKubeConfigLoader().RawConfig() // It was good enough to connect.
-	return cmp.Or(ptr.Deref(p.config.Context, ""), config.CurrentContext)
-}
-
-// podsWithEvents is for how many pods of a cell events are read.
-const podsWithEvents = 4
-
 // details returns all that is known about a cell, nil if there is none. The page shows the details of one cell at a
 // time, so they are computed again rather than kept for 5,000 nodes and 100 LocalServices.
-func (o *objects) details(ctx context.Context, column, row string) *view.Details {
+func (o *reader) details(ctx context.Context, column, row string) *view.Details {
 	object, found, _ := o.localServices.GetIndexer().GetByKey(column)
 	if !found {
 		return nil
@@ -96,21 +100,22 @@ func (o *objects) details(ctx context.Context, column, row string) *view.Details
 	}
 	n := list.Items[i]
 	events, err := o.events(ctx, ls, n)
-	d := &view.Details{Node: n, Events: view.NewEvents(events)}
+	d := &view.Details{Node: n, Events: events}
 	if err != nil {
-		d.EventsProblem = explained(err).Error()
+		d.EventsProblem = explainError(err).Error()
 	}
 	return d
 }
 
-// events reads the events of the LocalService, of its Services, and of the first pods of a cell, those not ready first.
-func (c *cluster) events(ctx context.Context, ls *v1alpha1.LocalService, n *diagnose.Node) (all []corev1.Event, _ error) {
+// events reads the events of the LocalService, its Services, and the first four pods of a cell, those not ready first.
+func (c *cluster) events(ctx context.Context, ls *v1alpha1.LocalService, n *diagnose.Node) ([]corev1.Event, error) {
+	var all []corev1.Event
 	objects := []corev1.ObjectReference{{Kind: v1alpha1.Kind, Name: ls.Name},
 		{Kind: "Service", Name: cmp.Or(n.Service, ls.Name)},
 		{Kind: "Service", Name: plan.ServiceName(ls.Name, plan.Source, "")}}
 	for _, ready := range []bool{false, true} {
 		for _, pod := range n.Pods {
-			if pod.Ready == ready && len(objects) < podsWithEvents+3 {
+			if pod.Ready == ready && len(objects) < 7 {
 				objects = append(objects, corev1.ObjectReference{Kind: "Pod", Name: pod.Name})
 			}
 		}

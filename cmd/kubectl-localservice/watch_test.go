@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/url"
 	"slices"
@@ -16,7 +15,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -25,16 +23,10 @@ import (
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
 )
 
-// all chooses every LocalService of the namespace.
-func all() *choice { return &choice{clusterDomain: "cluster.local", labels: labels.Everything()} }
-
 // startWatch watches the cluster of a fixture until the test ends.
-func startWatch(t *testing.T, f *fixture) (*objects, <-chan snapshot) {
+func startWatch(t *testing.T, f *fixture) (*reader, <-chan snapshot) {
 	t.Helper()
-	o := f.cluster("default").newObjects(nil, all())
-	if err := o.check(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	o := f.read(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	reported, ended := make(chan snapshot, 100), make(chan struct{})
 	go func() {
@@ -74,12 +66,8 @@ func TestFollow(t *testing.T) {
 				fail(&f.kube.Fake, "nodes", forbidden)
 			}
 			_, reported := startWatch(t, f)
-			first := until(t, reported, func(s snapshot) bool { return s.Loaded })
-			read := f.cluster("default").newObjects(nil, all())
-			if err := read.read(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(read.lists(t.Context()), first.lists); diff != "" {
+			first := until(t, reported, func(snapshot) bool { return true })
+			if diff := cmp.Diff(f.read(t).lists(t.Context()), first.lists); diff != "" {
 				t.Errorf("(-table +watch):\n%s", diff)
 			}
 			if err := f.kube.CoreV1().Pods("default").Delete(t.Context(), "c", metav1.DeleteOptions{}); err != nil {
@@ -97,6 +85,16 @@ func TestFollow(t *testing.T) {
 				t.Errorf("%q and then %q; want %q", first.Nothing, s.Nothing, want)
 			}
 		})
+	}
+}
+
+// TestTrim: what is large and not read is dropped.
+func TestTrim(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", ManagedFields: []metav1.ManagedFieldsEntry{{}}},
+		Status: corev1.NodeStatus{Images: []corev1.ContainerImage{{}}}}
+	want := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
+	if got, err := trim(node); err != nil || !cmp.Equal(got, any(want)) {
+		t.Errorf("%v, %v", got, err)
 	}
 }
 
@@ -120,19 +118,19 @@ func TestWatchProblems(t *testing.T) {
 // TestWatchUnreachable: a cluster that cannot be reached is one problem, however many attempts fail, and whatever their
 // errors.
 func TestWatchUnreachable(t *testing.T) {
-	o := &objects{cluster: &cluster{}, wake: make(chan struct{}, 1), problems: map[string]string{}}
+	o := newFixture(t).read(t)
 	refused := &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
 	for i, resource := range []string{"pods", "nodes", "pods"} {
 		o.addProblem(t.Context(), resource, &url.Error{Op: "Get", URL: fmt.Sprintf("https://api/?timeout=%ds", i),
 			Err: fmt.Errorf("%w - error from a previous attempt: %d", refused, i)})
 		want := []string{"the cluster cannot be reached, trying again: dial tcp: connection refused"}
-		if got := o.snapshot(t.Context(), false).Problems; !slices.Equal(got, want) {
+		if got := o.snapshot(t.Context()).Problems; !slices.Equal(got, want) {
 			t.Errorf("%q; want %q", got, want)
 		}
 	}
 	o.addProblem(t.Context(), "nodes", nil)
 	o.addProblem(t.Context(), "pods", nil)
-	if got := o.snapshot(t.Context(), false).Problems; len(got) > 0 {
+	if got := o.snapshot(t.Context()).Problems; len(got) > 0 {
 		t.Errorf("the problem is over, but reported: %q", got)
 	}
 }
@@ -147,19 +145,15 @@ func TestWatchRefused(t *testing.T) {
 	newFixture(t).wantError(t, "leave out either", "view", "demo", "-A")
 }
 
-// TestChangesPrinted: the table is printed once, and then the lines that have changed, in the same columns.
+// TestChangesPrinted: the table is printed once, and then the lines that have changed, in the same columns. A line below
+// says which name is gone.
 func TestChangesPrinted(t *testing.T) {
 	f := newFixture(t)
 	list := func(change func(*diagnose.Input)) []*diagnose.NodeList {
-		c := f.cluster("default")
-		ls, err := c.localService(t.Context(), "demo")
-		o := c.newObjects(ls, &choice{clusterDomain: "d"})
-		if err := errors.Join(err, o.read(t.Context())); err != nil {
-			t.Fatal(err)
-		}
+		o := f.read(t)
 		in := o.input("default")
 		change(&in)
-		return []*diagnose.NodeList{o.list(t.Context(), ls, in)}
+		return []*diagnose.NodeList{o.list(t.Context(), localService("demo", "", demoPorts...), in)}
 	}
 	before := list(func(*diagnose.Input) {})
 	now := list(func(in *diagnose.Input) {
@@ -175,18 +169,17 @@ n3     demo-n3   0/0         no matching pod here (app=demo)
 n4     demo-n4   0/0         no Service; Services are being written
 n5     demo-n5   0/0         the name is taken by a Service without an owner (demo-n5)
 n5     demo-n5   0/0         no Service; Services are being written
-n3     demo-n3   0/0         gone: the LocalService does not give this name any more
 `,
 		"name": "\nservice/demo-n1\nservice/demo-n2\nservice/demo-n3\n",
 		"jsonpath={range .items[*]}{.node}={.reason} {end};": "\nn1= n2=PodsNotReady n3=NoPods n4=ServiceMissing " +
-			"n5=NameConflict ;n5=ServiceMissing n3=NameGone ;",
+			"n5=NameConflict ;n5=ServiceMissing ;",
 	} {
-		var out strings.Builder
-		p := newPlugin(genericiooptions.IOStreams{Out: &out, ErrOut: io.Discard})
+		var out, errOut strings.Builder
 		flags := genericclioptions.NewPrintFlags("")
 		flags.OutputFormat = &format
-		printer, err := p.newNodesPrinter(&nodesFlags{choice: choice{name: "demo"}, output: flags})
-		if err != nil {
+		printer := &nodesPrinter{IOStreams: genericiooptions.IOStreams{Out: &out, ErrOut: &errOut}, flags: flags,
+			single: true}
+		if err := printer.complete(); err != nil {
 			t.Fatal(err)
 		}
 		for _, lists := range [][]*diagnose.NodeList{before, before, now} {
@@ -196,6 +189,11 @@ n3     demo-n3   0/0         gone: the LocalService does not give this name any 
 		}
 		if "\n"+out.String() != want {
 			t.Errorf("-o %s:\n%s\nwant:%s", format, out.String(), want)
+		}
+		const gone = "\nn3 demo-n3 is gone.\n"
+		if strings.Count(errOut.String(), "gone") != strings.Count(errOut.String(), gone) ||
+			strings.Contains(errOut.String(), gone) != (format == "") {
+			t.Errorf("-o %s: %s", format, errOut.String())
 		}
 	}
 }

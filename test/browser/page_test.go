@@ -6,9 +6,12 @@ import (
 	"maps"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/view"
@@ -65,7 +68,11 @@ func serveNamespace(t *testing.T, namespace string, matrix *view.Matrix) *view.S
 			Finding:   found(diagnose.Down, hostile, hostile, ""),
 			Addresses: []string{hostile}, Pods: []diagnose.Pod{
 				{Name: "pod-1", Reason: hostile, Container: "app", Log: diagnose.LogPrevious}}},
-			Events: []view.Event{{Object: hostile, Reason: hostile, Message: hostile}}}
+			Events: []corev1.Event{
+				{InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: hostile}, Reason: hostile, Message: hostile,
+					LastTimestamp: metav1.Unix(1, 0)},
+				{InvolvedObject: corev1.ObjectReference{Kind: "Pod", Name: "pod-1"}, Reason: "Newer", Type: "Warning",
+					Series: &corev1.EventSeries{Count: 7, LastObservedTime: metav1.NewMicroTime(time.Unix(2, 0))}}}}
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -235,6 +242,10 @@ func TestHostileText(t *testing.T) {
 		if !strings.Contains(text, "<img src=x") {
 			t.Errorf("%s: %s", name, text)
 		}
+	}
+	newer, older, _ := strings.Cut(browser.Eval[string](page, about), "7 times, Pod pod-1")
+	if !strings.Contains(newer, "Newer") || !strings.Contains(older, "ago, Pod <img src=x") {
+		t.Errorf("the events are not the newest first: %s and then %s", newer, older)
 	}
 	if n := browser.Eval[int](page, `document.querySelectorAll("img, #canvas script, #details script").length`); n > 0 {
 		t.Errorf("%d elements were made of text", n)

@@ -3,12 +3,8 @@ package diagnose
 import (
 	"cmp"
 	"slices"
-	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
-
-	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
 // DNSResult says, in a word for scripts, what the cluster's DNS answers for a name.
@@ -24,44 +20,29 @@ const (
 	DNSNoAnswer       DNSResult = "NoAnswer"
 )
 
-// DNSServer describes the server that was asked for the names.
+// DNSServer describes the server that was asked for the names, as <namespace>/<name>.
 type DNSServer struct {
-	// Service and Pod are the server's, as <namespace>/<name>.
 	Service string `json:"service"`
 	Pod     string `json:"pod"`
-	// KubeDNS is true if it is kube-dns, the server before CoreDNS, which does not read EndpointSlices.
-	KubeDNS bool `json:"kubeDNS"`
-	// Message is about all names.
-	Message string `json:"message"`
 }
 
 // DNSAnswer holds what the server answers for a name, and whether that is right.
 type DNSAnswer struct {
-	Result DNSResult `json:"result"`
-	// Addresses lists those in the answer, sorted.
-	Addresses []string `json:"addresses"`
-	// Message says what is wrong, "" if nothing is.
-	Message string `json:"message"`
+	Result    DNSResult `json:"result"`
+	Addresses []string  `json:"addresses"` // sorted
+	Message   string    `json:"message"`   // what is wrong, "" if nothing is
 }
 
 // DNSReply holds what a server says when it is asked for the addresses of a name.
 type DNSReply struct {
-	// Addresses is empty if the server does not know the name, or has no address for it.
-	Addresses []string
-	// Truncated is true if there are more addresses than an answer has room for.
-	Truncated bool
-	// Code is the code of the answer, such as NXDOMAIN; of several answers, that of one that is not NOERROR.
-	Code string
-	// Failure says why there is no answer; "" if there is.
-	Failure string
+	Addresses []string // none if the server does not know the name, or has no address for it
+	Truncated bool     // There are more addresses than an answer has room for.
+	Code      string   // such as NXDOMAIN; of several answers, that of one that is not NOERROR
+	Failure   string   // why there is no answer; "" if there is
 }
 
 // AddDNS adds to a list the replies of a DNS server, by DNSName, compared with what they should be.
 func AddDNS(list *NodeList, server DNSServer, replies map[string]*DNSReply) {
-	if server.KubeDNS && list.Mode == v1alpha1.ModeHostnames {
-		server.Message = "The cluster's DNS is kube-dns (pod " + server.Pod + "), which does not read " +
-			"EndpointSlices: no name of a LocalService of mode Hostnames resolves there. Use mode Services, or CoreDNS."
-	}
 	list.DNS = &server
 	nodesOf := map[string][]string{} // by address
 	for _, n := range list.Items {
@@ -104,11 +85,4 @@ func (n *Node) compareDNS(reply *DNSReply, nodesOf map[string][]string) *DNSAnsw
 		a.Result = DNSAnswers
 	}
 	return a
-}
-
-// IsKubeDNS reports whether a pod is one of kube-dns. The Service of CoreDNS is also named kube-dns.
-func IsKubeDNS(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
-		return strings.Contains(c.Image[strings.LastIndexByte(c.Image, '/')+1:], "k8s-dns-kube-dns")
-	})
 }

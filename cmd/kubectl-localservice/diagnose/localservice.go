@@ -18,31 +18,9 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/words"
 )
 
-// Around holds what else there is in the namespace of a LocalService, to say why pods are missing.
-type Around struct {
-	Workloads []Workload
-	Pods      []corev1.Pod
-	// Events are those with one of the reasons EventReasons.
-	Events []corev1.Event
-	// Namespaces are other ones with pods that the selector selects. They are only known if there are none in its own.
-	Namespaces []string
-}
-
-const eventUnpublished, eventPreempted = "FailedToUpdateEndpointSlices", "Preempted"
-
-// EventReasons lists the reasons of the events of Services, pods and PersistentVolumeClaims that are read.
-var EventReasons = []string{eventUnpublished, eventPreempted, "ProvisioningFailed", "FailedBinding"}
-
-// Workload is a Deployment, StatefulSet or DaemonSet that makes pods, and how many it should.
-type Workload struct {
-	Kind, Name string
-	Labels     labels.Set
-	Replicas   int32
-}
-
 // noticesOf returns what concerns a LocalService as a whole.
 func noticesOf(f *facts) []Notice {
-	if isUnobserved(f.LocalService) && !f.Controller.Stopped {
+	if f.isUnobserved && !f.Controller.Stopped {
 		return nil // Soon there is more to say.
 	}
 	ports := Notice{Cause: "No container declares a port of spec.ports", Message: undeclaredPorts(f)}
@@ -129,34 +107,30 @@ func whyNoPods(f *facts) string {
 
 // nearestLabels returns the labels of the pods that are the most like the selector, or of what makes them: those with
 // the longest beginnings of its values first. It omits the node label, which no selector may have.
-func nearestLabels(f *facts) (nearest []string) {
-	var all []labels.Set
+func nearestLabels(f *facts) []string {
+	likeness := map[string]int{} // in bytes, by the labels
+	add := func(set labels.Set) {
+		set, bytes := maps.Clone(set), 0
+		delete(set, f.nodeLabelKey)
+		for key, value := range f.LocalService.Spec.Selector {
+			for i := 0; i < min(len(value), len(set[key])) && value[i] == set[key][i]; i++ {
+				bytes++
+			}
+		}
+		likeness[quoteForeign(labels.FormatLabels(set))] = bytes
+	}
 	for _, w := range f.Around.Workloads {
-		all = append(all, w.Labels)
+		add(w.Labels)
 	}
 	for i := range f.Around.Pods {
 		if set := labels.Set(f.Around.Pods[i].Labels); !set.Has(appsv1.DefaultDeploymentUniqueLabelKey) &&
 			!set.Has(appsv1.ControllerRevisionHashLabelKey) { // The others are those of a workload.
-			all = append(all, set)
+			add(set)
 		}
 	}
-	likeness := func(set labels.Set) (bytes int) {
-		for key, value := range f.LocalService.Spec.Selector {
-			have := set[key]
-			for i := 0; i < min(len(value), len(have)) && value[i] == have[i]; i++ {
-				bytes++
-			}
-		}
-		return bytes
-	}
-	slices.SortStableFunc(all, func(a, b labels.Set) int { return cmp.Compare(likeness(b), likeness(a)) })
-	for _, set := range all {
-		set = maps.Clone(set)
-		delete(set, f.nodeLabelKey)
-		if text := quoteForeign(labels.FormatLabels(set)); !slices.Contains(nearest, text) {
-			nearest = append(nearest, text)
-		}
-	}
+	nearest := slices.SortedFunc(maps.Keys(likeness), func(a, b string) int {
+		return cmp.Or(cmp.Compare(likeness[b], likeness[a]), cmp.Compare(a, b))
+	})
 	return nearest[:min(len(nearest), maxListed)]
 }
 
@@ -191,20 +165,6 @@ func undeclaredPorts(f *facts) string {
 		"targetPort or protocol.", first(unknown), first(sets.List(declared)))
 }
 
-// Controller holds what the Lease of the controller shows, the zero value if it could not be read, or if there is none.
-type Controller struct {
-	// Namespace and Name are those of the Lease, and Holder is the pod that holds it, "" for none.
-	Namespace, Name, Holder string
-	// Renewed is when the Lease was last renewed.
-	Renewed time.Time
-	// Stopped is true if it is not renewed any more.
-	Stopped bool
-	// Namespaces are those that controllers watch, with metav1.NamespaceAll for all. Unguarded has the resources that
-	// the guard does not protect.
-	Namespaces []string
-	Unguarded  string
-}
-
 // UsualNamespace is where the controller is installed according to its documents.
 const UsualNamespace = "local-service-system"
 
@@ -230,7 +190,7 @@ func whyNotActed(f *facts, isAnyLate bool) string {
 		return fmt.Sprintf("No controller watches namespace %s, so nothing here is kept up to date: that of Lease %s/%s "+
 			"watches %s. Ask the cluster's administrator to add the namespace to its -namespaces (Helm: namespaces)",
 			namespace, c.Namespace, c.Name, first(c.Namespaces))
-	case !isAnyLate && !isUnobserved(f.LocalService),
+	case !isAnyLate && !f.isUnobserved,
 		f.Now.Sub(f.LocalService.CreationTimestamp.Time) < patience:
 		return ""
 	case c.Name == "":

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -31,13 +32,13 @@ func TestMessage(t *testing.T) {
 		return []Workload{{Kind: kind, Name: "web", Labels: labels.Set{"app": app, "x": "y"}, Replicas: replicas}}
 	}
 	pod := func(app string, changes ...func(*corev1.Pod)) corev1.Pod {
-		p := aPod("p", "n1", changes...)
+		p := objects.Pod("p", "n1", changes...)
 		p.Labels["app"] = app
 		return *p
 	}
-	named := slice("n1", anEndpoint("a", "10.0.0.1", true))
+	named := objects.EndpointSlice("demo-n1", "a")
 	named.Ports = []discoveryv1.EndpointPort{{Name: new("web"), Port: new(int32(8080))}}
-	byName := onNode(ports("None", port("web", 80, intstr.FromString("web"))), aPod("a", "n1"))
+	byName := onNode(ports("None", port("web", 80, intstr.FromString("web"))), objects.Pod("a", "n1"))
 	byName.EndpointSlices = []*discoveryv1.EndpointSlice{named}
 	const (
 		no         = "No pod in namespace default has the labels app=demo."
@@ -52,18 +53,18 @@ func TestMessage(t *testing.T) {
 	}{
 		"not observed":                    {onNode(func(ls *v1alpha1.LocalService) { ls.Generation++ }), ""},
 		"not observed, and no controller": {unobserved, no},
-		"another port":                    {onNode(ports("None", port("", 80, intstr.FromInt32(8080))), aPod("a", "n1")), translated},
+		"another port":                    {onNode(ports("None", port("", 80, intstr.FromInt32(8080))), objects.Pod("a", "n1")), translated},
 		"another, by name":                {byName, translated},
 		"no such port": {onNode(ports("", port("", 80, intstr.FromInt32(9999)), port("x", 8080, intstr.FromInt32(0))),
-			aPod("a", "n1", eight)), "No container declares port 9999/TCP (declared: 8080/TCP). If nothing listens there, " +
+			objects.Pod("a", "n1", eight)), "No container declares port 9999/TCP (declared: 8080/TCP). If nothing listens there, " +
 			"correct port, targetPort or protocol."},
-		"no such port, headless": {onNode(ports("None", port("", 80, intstr.FromInt32(9999))), aPod("a", "n1", eight)),
+		"no such port, headless": {onNode(ports("None", port("", 80, intstr.FromInt32(9999))), objects.Pod("a", "n1", eight)),
 			"No container declares port 9999/TCP (declared: 8080/TCP). If nothing listens there, correct port, " +
 				"targetPort or protocol."},
 		"no such protocol": {onNode(ports("", v1alpha1.ServicePort{Protocol: corev1.ProtocolUDP, Port: 8080}),
-			aPod("a", "n1", eight)), "No container declares port 8080/UDP (declared: 8080/TCP). If nothing listens " +
+			objects.Pod("a", "n1", eight)), "No container declares port 8080/UDP (declared: 8080/TCP). If nothing listens " +
 			"there, correct port, targetPort or protocol."},
-		"no port": {onNode(ports("", port("", 80, intstr.FromInt32(9999))), aPod("a", "n1")), ""},
+		"no port": {onNode(ports("", port("", 80, intstr.FromInt32(9999))), objects.Pod("a", "n1")), ""},
 		"no pods": {around(Around{}), no},
 		"no pods, and no names that the user may list": {Input{LocalService: localService(
 			func(ls *v1alpha1.LocalService) { ls.Spec.Mode = v1alpha1.ModeHostnames })}, no},
@@ -73,15 +74,15 @@ func TestMessage(t *testing.T) {
 		"nothing alike": {around(Around{Pods: []corev1.Pod{pod("x"), pod("z", func(p *corev1.Pod) { p.Labels["pod-template-hash"] = "1" })}}),
 			no + " The pods there have app=x: correct spec.selector, or their labels"},
 		"a typo": {around(Around{Workloads: makes("Deployment", "demoo", 1), Pods: []corev1.Pod{pod("x"), pod("y")}}), no + " The pods there have app=demoo,x=y or app=x or app=y: correct spec.selector, or their labels"},
-		"pods of two DaemonSets": {onNode(ports(""), aPod("a", "n1", madeBy("DaemonSet", "web")),
-			aPod("b", "n1", madeBy("StatefulSet", "db")), aPod("c", "n1", madeBy("DaemonSet", "admin"))),
+		"pods of two DaemonSets": {onNode(ports(""), objects.Pod("a", "n1", madeBy("DaemonSet", "web")),
+			objects.Pod("b", "n1", madeBy("StatefulSet", "db")), objects.Pod("c", "n1", madeBy("DaemonSet", "admin"))),
 			"The name of n1 leads to pods of DaemonSets web and admin. If only one of them is meant, add a label to " +
 				"spec.selector that only its pods have."},
 		"two revisions of a Deployment, one run, and one of before": {onNode(ports(""),
-			aPod("a", "n1", madeBy("ReplicaSet", "web-7c9")), aPod("b", "n1", madeBy("ReplicaSet", "web-5d8")),
-			aPod("c", "n1", madeBy("Job", "a-1")), aPod("d", "n1", madeBy("Job", "b-1"), phase(corev1.PodSucceeded, ""))), ""},
+			objects.Pod("a", "n1", madeBy("ReplicaSet", "web-7c9")), objects.Pod("b", "n1", madeBy("ReplicaSet", "web-5d8")),
+			objects.Pod("c", "n1", madeBy("Job", "a-1")), objects.Pod("d", "n1", madeBy("Job", "b-1"), phase(corev1.PodSucceeded, ""))), ""},
 		"pods of two DaemonSets, on two nodes": {func() Input {
-			in := onNode(ports(""), aPod("a", "n1", madeBy("DaemonSet", "amd64")), aPod("b", "n2",
+			in := onNode(ports(""), objects.Pod("a", "n1", madeBy("DaemonSet", "amd64")), objects.Pod("b", "n2",
 				madeBy("DaemonSet", "arm64")))
 			in.Nodes = nodesWith("n1", "n2")
 			return in
@@ -98,7 +99,10 @@ func TestMessage(t *testing.T) {
 	// LocalServices that select no pod have the same problem, whatever their selectors are.
 	a := listOf(t, around(Around{})).Notices
 	b := listOf(t, onNode(func(ls *v1alpha1.LocalService) { ls.Spec.Selector = map[string]string{"app": "b"} })).Notices
-	if len(a) != 1 || len(b) != 1 || a[0].Reason != NoPods || a[0].Cause != b[0].Cause || a[0].Message == b[0].Message {
+	if len(a) != 1 || len(b) != 1 {
+		t.Fatalf("%d and %d notices, want one each", len(a), len(b))
+	}
+	if a[0].Reason != NoPods || a[0].Cause != b[0].Cause || a[0].Message == b[0].Message {
 		t.Errorf("two that select no pod: %+v, %+v", a, b)
 	}
 }
@@ -110,8 +114,8 @@ func TestController(t *testing.T) {
 	stopped.Stopped = true
 	watches.Namespaces, another.Namespaces = []string{"shop", "default"}, []string{"shop", "payments"}
 	well := Input{LocalService: localService(), Nodes: nodesWith("n1"), Services: []*corev1.Service{aService("n1")},
-		Pods: []*corev1.Pod{aPod("a", "n1")}, Now: now,
-		EndpointSlices: []*discoveryv1.EndpointSlice{slice("n1", anEndpoint("a", "10.0.0.1", true))}}
+		Pods: []*corev1.Pod{objects.Pod("a", "n1")}, Now: now,
+		EndpointSlices: []*discoveryv1.EndpointSlice{objects.EndpointSlice("demo-n1", "a")}}
 	const (
 		stops = "The controller does not seem to run: Lease ops/lsc has not been renewed for 90s. See whether its pods " +
 			"run, and in their log what they wait for: kubectl get deployments,pods -n ops"
@@ -128,13 +132,13 @@ func TestController(t *testing.T) {
 	missing, unobserved, unlabelled, refused := well, well, well, well
 	missing.Services = nil
 	unobserved.LocalService = localService(func(ls *v1alpha1.LocalService) { ls.Generation++ })
-	unlabelled.Pods = []*corev1.Pod{aPod("a", "n1"), aPod("b", "n1", withoutLabel)}
+	unlabelled.Pods = []*corev1.Pod{objects.Pod("a", "n1"), objects.Pod("b", "n1", objects.Unlabelled)}
 	ago := metav1.NewTime(now.Add(-9 * time.Second))
 	created := unobserved
 	created.LocalService = localService(func(ls *v1alpha1.LocalService) {
 		ls.Generation, ls.CreationTimestamp = ls.Generation+1, ago
 	})
-	refused.Services, refused.LocalService = nil, localService(readyCondition(v1alpha1.ReasonWriteFailed, "no"))
+	refused.Services, refused.LocalService = nil, localService(objects.Reporting(metav1.ConditionFalse, v1alpha1.ReasonWriteFailed, "no"))
 	for name, c := range map[string]struct {
 		in         Input
 		controller Controller

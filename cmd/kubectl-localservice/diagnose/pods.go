@@ -3,7 +3,6 @@ package diagnose
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -19,44 +18,11 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
-// pod holds the facts about a pod of a LocalService.
-type pod struct {
-	Pod
-
-	trouble
-
-	object *corev1.Pod
-	// runs is true unless the pod has ended, or is about to.
-	ended, runs bool
-	// isLabelled is true if the pod has the node label of its node, or needs none.
-	isLabelled bool
-	requires   nodeaffinity.RequiredNodeAffinity // of its node
-}
-
-// trouble says why a pod or a container is not ready.
-type trouble struct {
-	// word stays the same while the cause does; "" if all is well.
-	word string
-	// cause is in words for people, and note is what else is known, such as how often it has restarted.
-	cause, note string
-	// more is the command of kubectl that says more: itsLog, itsEvents or itsNode; "" if there is no more to say.
-	more string
-	// log is that of the container that this is about, "" if it has not run.
-	log string
-	// container is the one that this is about, "" for none, or if the pod has only one.
-	container string
-}
-
 // The words for what goes through several states, and for what no state names.
 const (
 	crashes    = "CrashLoopBackOff"
 	pullFails  = "ImagePullBackOff"
-	terminates = "Terminating"
-	// Kubelets give these reasons for a container that they prepare, and for one that waits for an init container.
-	creates     = "ContainerCreating"
-	initializes = "PodInitializing"
-	// ProbeFails is the reason of a pod that runs, whose startup or readiness probe does not succeed.
-	ProbeFails = "ProbeFails"
+	probeFails = "ProbeFails" // the startup or readiness probe of a pod that runs
 
 	itsLog    = "logs"
 	itsEvents = "describe pod"
@@ -64,14 +30,14 @@ const (
 )
 
 func addPods(f *facts) {
-	f.pods, f.strays = map[string][]*pod{}, map[string][]*pod{}
+	f.pods, f.mislabelled = map[string][]*pod{}, map[string][]*pod{}
 	tolerations := sets.Set[corev1.Toleration]{}
 	slices.SortFunc(f.Pods, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 	for _, object := range f.Pods {
 		p, node := podOf(object, f), cmp.Or(object.Spec.NodeName, nodeOfDaemon(object))
 		f.pods[node] = append(f.pods[node], p)
 		if !p.isLabelled && p.runs {
-			f.strays[p.NodeLabel] = append(f.strays[p.NodeLabel], p)
+			f.mislabelled[p.NodeLabel] = append(f.mislabelled[p.NodeLabel], p)
 		}
 		for _, t := range object.Spec.Tolerations {
 			t.TolerationSeconds = nil // It does not matter for a pod that is to start.
@@ -79,6 +45,15 @@ func addPods(f *facts) {
 		}
 	}
 	f.tolerations = tolerations.UnsortedList()
+}
+
+// addPodsOfName tells apart the pods of a name.
+func addPodsOfName(n *name) {
+	slices.SortFunc(n.pods, func(a, b *pod) int { return cmp.Compare(a.Name, b.Name) }) // of all nodes of a group
+	here := only(n.pods, func(p *pod) bool { return p.runs && !p.isLabelled })
+	n.mislabelled = append(here, n.facts.mislabelled[naming.NodeLabelValue(n.result.Node)]...)
+	n.unready = only(n.pods, func(p *pod) bool { return p.runs && !p.Ready })
+	n.terminating = only(n.pods, func(p *pod) bool { return !p.runs && !p.ended })
 }
 
 // nodeOfDaemon returns the only node that a pod may get, as the pods of a DaemonSet say; "" for another pod.
@@ -131,7 +106,7 @@ func whyNotReady(p *corev1.Pod, containers []corev1.ContainerStatus, f *facts) t
 		word := cmp.Or(p.Status.Reason, string(p.Status.Phase)) // Evicted
 		return trouble{word: word, cause: quoteForeign(word), note: quoteForeign(p.Status.Message), log: LogCurrent}
 	case p.DeletionTimestamp != nil:
-		return trouble{word: terminates, cause: terminates}
+		return trouble{word: "Terminating", cause: "Terminating"}
 	}
 	isReady := ready.Status == corev1.ConditionTrue
 	switch t := whyContainerNotReady(p, containers, isReady, f); {
@@ -212,7 +187,7 @@ func whyContainerNotReady(p *corev1.Pod, containers []corev1.ContainerStatus, is
 		case i < inits && containers[i].State.Running != nil && !containers[i].Ready:
 			t = whyUnready(&containers[i], f)
 			if ptr.Deref(specOf(p, containers[i].Name).RestartPolicy, "") != corev1.ContainerRestartPolicyAlways {
-				t = trouble{word: initializes, cause: "the other containers wait for it", note: t.note, more: itsLog,
+				t = trouble{word: "PodInitializing", cause: "the other containers wait for it", note: t.note, more: itsLog,
 					log: LogCurrent}
 			}
 			return in(i, t)
@@ -232,7 +207,7 @@ func whyUnready(c *corev1.ContainerStatus, f *facts) trouble {
 	if !ptr.Deref(c.Started, true) {
 		probe = "its startup probe has not succeeded"
 	}
-	return trouble{word: ProbeFails, cause: probe, note: sinceItRuns(c, f.agesAt), more: itsEvents,
+	return trouble{word: probeFails, cause: probe, note: sinceItRuns(c, f.agesAt), more: itsEvents,
 		log: LogCurrent}
 }
 
@@ -249,7 +224,7 @@ func whyNotRunning(p *corev1.Pod, c *corev1.ContainerStatus, isInit bool, f *fac
 	case waiting != nil && waiting.Reason != "":
 		t := trouble{word: waiting.Reason, cause: quoteForeign(waiting.Reason), more: itsEvents,
 			note: since(ptr.Deref(p.Status.StartTime, metav1.Time{}), f.agesAt)}
-		if waiting.Reason == creates {
+		if waiting.Reason == "ContainerCreating" {
 			t.cause += ": it waits for its volumes, its image or the network"
 		}
 		return t
@@ -321,16 +296,6 @@ func sinceItRuns(c *corev1.ContainerStatus, now time.Time) string {
 func elide(text string, p *corev1.Pod) string {
 	name := p.Name + "_" + p.Namespace
 	return strings.NewReplacer(name, "…", cmp.Or(string(p.UID), name), "…").Replace(text)
-}
-
-// namesItself reports whether a container of a pod has a name of its LocalService made from a variable, as
-// demo-$(NODE) or $(NODE).demo.
-func namesItself(p *corev1.Pod, localService string) bool {
-	name := regexp.QuoteMeta(localService)
-	variable := regexp.MustCompile(name + `-\$|[)}]\.` + name)
-	return slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool {
-		return variable.MatchString(fmt.Sprint(c.Command, c.Args, c.Env))
-	})
 }
 
 func containerPorts(p *corev1.Pod) (ports []corev1.ContainerPort) {

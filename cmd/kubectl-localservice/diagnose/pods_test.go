@@ -7,13 +7,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 )
 
 // TestWhyNotReady: the states that a cause goes through have the same word and cause.
 func TestWhyNotReady(t *testing.T) {
 	initState := func(state corev1.ContainerState) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
-			notReady(waiting("PodInitializing"))(p)
+			objects.NotReady(objects.Waiting("PodInitializing"))(p)
 			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{State: running, Ready: true},
 				{Name: "init", State: state}}
 		}
@@ -22,7 +24,7 @@ func TestWhyNotReady(t *testing.T) {
 	// crashed makes a container one that has ended before.
 	crashed := func(state, last corev1.ContainerState, restarts int32) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
-			notReady(state)(p)
+			objects.NotReady(state)(p)
 			p.Status.ContainerStatuses[0].LastTerminationState = last
 			p.Status.ContainerStatuses[0].RestartCount = restarts
 		}
@@ -39,13 +41,13 @@ func TestWhyNotReady(t *testing.T) {
 	notStarted := exit("StartError", 128, "exec: \"/no\":\n stat /no: no such file", 0)
 	notStarted.Terminated.StartedAt = metav1.Time{}
 	waitingFor := func(reason, message string) corev1.ContainerState {
-		state := waiting(reason)
+		state := objects.Waiting(reason)
 		state.Waiting.Message = message
 		return state
 	}
 	image := func(state string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
-			notReady(waiting(state))(p)
+			objects.NotReady(objects.Waiting(state))(p)
 			p.Status.ContainerStatuses[0].Image = "app:2"
 		}
 	}
@@ -63,21 +65,21 @@ func TestWhyNotReady(t *testing.T) {
 	}{
 		"ready":           {func(*corev1.Pod) {}, "", ""},
 		"evicted":         {phase(corev1.PodFailed, "Evicted"), "Evicted", "Evicted"},
-		"deleted":         {ending, "Terminating", "Terminating"},
+		"deleted":         {objects.Ending, "Terminating", "Terminating"},
 		"image, at first": {image("ErrImagePull"), "ImagePullBackOff", "cannot pull image app:2"},
 		"image, later":    {image("ImagePullBackOff"), "ImagePullBackOff", "cannot pull image app:2"},
-		"image, never":    {notReady(waitingFor("ErrImageNeverPull", "image app:2 is not present")), "ErrImageNeverPull", "image app:2 is not present"},
-		"creating": {notReady(waiting("ContainerCreating")), "ContainerCreating",
+		"image, never":    {objects.NotReady(waitingFor("ErrImageNeverPull", "image app:2 is not present")), "ErrImageNeverPull", "image app:2 is not present"},
+		"creating": {objects.NotReady(objects.Waiting("ContainerCreating")), "ContainerCreating",
 			"ContainerCreating: it waits for its volumes, its image or the network"},
-		"names of pods":      {notReady(waitingFor("CreateContainerError", "name app_a_default_uid-1_0 is reserved")), "CreateContainerError", "name app_…_…_0 is reserved"},
-		"ended, and says so": {notReady(exit("Error", 1, "no\x1b[31m disk\n", 5)), "CrashLoopBackOff", `exit code 1: no\x1b[31m disk`},
-		"ended well":         {notReady(exit("Completed", 0, "", 5)), "CrashLoopBackOff", "exit code 0"},
+		"names of pods":      {objects.NotReady(waitingFor("CreateContainerError", "name app_a_default_uid-1_0 is reserved")), "CreateContainerError", "name app_…_…_0 is reserved"},
+		"ended, and says so": {objects.NotReady(exit("Error", 1, "no\x1b[31m disk\n", 5)), "CrashLoopBackOff", `exit code 1: no\x1b[31m disk`},
+		"ended well":         {objects.NotReady(exit("Completed", 0, "", 5)), "CrashLoopBackOff", "exit code 0"},
 		"ended as its probe fails, perhaps": {func(p *corev1.Pod) {
-			notReady(exit("Completed", 0, "", 5))(p)
+			objects.NotReady(exit("Completed", 0, "", 5))(p)
 			p.Spec.Containers = []corev1.Container{{Name: "app", LivenessProbe: &corev1.Probe{}}}
 		}, "CrashLoopBackOff", "exit code 0, by itself or as its liveness or startup probe fails"},
-		"no program": {crashed(waiting("CrashLoopBackOff"), notStarted, 2), "CrashLoopBackOff", `exec: "/no": stat /no: no such file (2 restarts)`},
-		"waits to run again": {crashed(waiting("CrashLoopBackOff"), exit("Error", 1, "", 5), 1), "CrashLoopBackOff",
+		"no program": {crashed(objects.Waiting("CrashLoopBackOff"), notStarted, 2), "CrashLoopBackOff", `exec: "/no": stat /no: no such file (2 restarts)`},
+		"waits to run again": {crashed(objects.Waiting("CrashLoopBackOff"), exit("Error", 1, "", 5), 1), "CrashLoopBackOff",
 			"exit code 1 (1 restart)"},
 		"is ready again": {readyAgain(3, 1), "CrashLoopBackOff", "exit code 1 (1 restart)"},
 		"is ready, but has ended often": {func(p *corev1.Pod) {
@@ -86,16 +88,16 @@ func TestWhyNotReady(t *testing.T) {
 		}, "CrashLoopBackOff", "exit code 1 (2 restarts)"},
 		"is ready for longer than before": {readyAgain(16, 5), "", ""},
 		"runs again":                      {crashed(runs(3), exit("Error", 1, "", 5), 5), "CrashLoopBackOff", "exit code 1 (5 restarts)"},
-		"runs for longer than before": {crashed(runs(240), exit("Error", 1, "", 5), 1), ProbeFails,
+		"runs for longer than before": {crashed(runs(240), exit("Error", 1, "", 5), 1), probeFails,
 			probe + " (has run for 4m, before: exit code 1, 1 restart)"},
-		"runs for a minute": {crashed(runs(61), exit("Error", 137, "", 300), 1), ProbeFails,
+		"runs for a minute": {crashed(runs(61), exit("Error", 137, "", 300), 1), probeFails,
 			probe + " (has run for 61s, before: exit code 137, 1 restart)"},
-		"runs after a reboot": {crashed(runs(60), exit("Unknown", 255, "", 9000), 1), ProbeFails,
+		"runs after a reboot": {crashed(runs(60), exit("Unknown", 255, "", 9000), 1), probeFails,
 			probe + " (has run for 60s, before: exit code 255, 1 restart)"},
-		"out of memory": {crashed(waiting("CrashLoopBackOff"), terminated("OOMKilled", 137), 2), "OOMKilled",
+		"out of memory": {crashed(objects.Waiting("CrashLoopBackOff"), terminated("OOMKilled", 137), 2), "OOMKilled",
 			"OOMKilled (2 restarts)"},
-		"crashes, nobody knows how": {notReady(waiting("CrashLoopBackOff")), "CrashLoopBackOff", "CrashLoopBackOff"},
-		"init container crashes": {initState(waiting("CrashLoopBackOff")), "CrashLoopBackOff",
+		"crashes, nobody knows how": {objects.NotReady(objects.Waiting("CrashLoopBackOff")), "CrashLoopBackOff", "CrashLoopBackOff"},
+		"init container crashes": {initState(objects.Waiting("CrashLoopBackOff")), "CrashLoopBackOff",
 			"init container init: CrashLoopBackOff"},
 		"init container runs again": {func(p *corev1.Pod) {
 			initState(runs(3))(p)
@@ -105,13 +107,13 @@ func TestWhyNotReady(t *testing.T) {
 		"init container runs": {initState(runs(240)), "PodInitializing",
 			"init container init: the other containers wait for it (has run for 4m)"},
 		"sidecar does not start": {func(p *corev1.Pod) {
-			notReady(waiting("PodInitializing"))(p)
+			objects.NotReady(objects.Waiting("PodInitializing"))(p)
 			p.Spec.InitContainers = []corev1.Container{{Name: "proxy", StartupProbe: &corev1.Probe{},
 				RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
 			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "proxy", Started: new(false), State: running}}
-		}, ProbeFails, "init container proxy: its startup probe has not succeeded"},
+		}, probeFails, "init container proxy: its startup probe has not succeeded"},
 		"sidecar ended as it did not start in time, perhaps": {func(p *corev1.Pod) {
-			notReady(waiting("PodInitializing"))(p)
+			objects.NotReady(objects.Waiting("PodInitializing"))(p)
 			p.Spec.InitContainers = []corev1.Container{{Name: "proxy", StartupProbe: &corev1.Probe{}}}
 			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "proxy", State: exit("Error", 137, "", 5)}}
 		}, "CrashLoopBackOff", "init container proxy: exit code 137, by itself or as its liveness or startup probe fails"},
@@ -120,15 +122,15 @@ func TestWhyNotReady(t *testing.T) {
 			p.Spec.InitContainers = []corev1.Container{{Name: "proxy",
 				RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
 			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "proxy", State: running}}
-		}, ProbeFails, "init container proxy: " + probe},
+		}, probeFails, "init container proxy: " + probe},
 		"init container is done": {initState(terminated("Completed", 0)), "PodInitializing", "PodInitializing"},
-		"readiness probe":        {notReady(running), ProbeFails, probe},
+		"readiness probe":        {objects.NotReady(running), probeFails, probe},
 		"startup probe": {func(p *corev1.Pod) {
-			notReady(running)(p)
+			objects.NotReady(running)(p)
 			p.Status.ContainerStatuses[0].Started = new(false)
-		}, ProbeFails, "its startup probe has not succeeded"},
+		}, probeFails, "its startup probe has not succeeded"},
 		"one of two containers": {func(p *corev1.Pod) {
-			notReady(exit("Error", 1, "", 5))(p)
+			objects.NotReady(exit("Error", 1, "", 5))(p)
 			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{Ready: true})
 		}, "CrashLoopBackOff", "container app: exit code 1"},
 		"readiness gate": {func(p *corev1.Pod) {
@@ -146,7 +148,7 @@ func TestWhyNotReady(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			in := Input{LocalService: localService(), Nodes: nodesWith("n1"),
 				Services: []*corev1.Service{aService("n1")},
-				Pods:     []*corev1.Pod{aPod("a", "n1", c.change)}, Now: now}
+				Pods:     []*corev1.Pod{objects.Pod("a", "n1", c.change)}, Now: now}
 			in.Pods[0].UID = "uid-1"
 			got := listOf(t, in).Items[0].Pods[0]
 			if got.Reason != c.word || got.Message != c.text || got.Ready != (c.word == "") {
@@ -155,7 +157,7 @@ func TestWhyNotReady(t *testing.T) {
 		})
 	}
 	in := Input{LocalService: localService(), Nodes: []*corev1.Node{node1(down(40))},
-		Pods: []*corev1.Pod{aPod("a", "n1", lost)},
+		Pods: []*corev1.Pod{objects.Pod("a", "n1", lost)},
 		Now:  now, Stable: true}
 	const want = "its node n1 is NotReady (since 2026-01-02 03:03:25 UTC)"
 	if got := listOf(t, in).Items[0].Pods[0].Message; got != want {
@@ -180,15 +182,15 @@ func TestLog(t *testing.T) {
 		act         string
 	}{
 		"of a name that is not in the specification": {"x; rm", ended, corev1.ContainerState{}, 0, LogCurrent, "see kubectl logs -n default a"},
-		"never ran":                      {"app", waiting("ContainerCreating"), corev1.ContainerState{}, 0, "", events},
-		"no such program":                {"app", waiting("CrashLoopBackOff"), noProgram, 2, "", ""},
+		"never ran":                      {"app", objects.Waiting("ContainerCreating"), corev1.ContainerState{}, 0, "", events},
+		"no such program":                {"app", objects.Waiting("CrashLoopBackOff"), noProgram, 2, "", ""},
 		"has ended once":                 {"app", ended, corev1.ContainerState{}, 0, LogCurrent, logs},
 		"has just ended again":           {"app", ended, ended, 3, LogCurrent, logs},
-		"waits to run again":             {"app", waiting("CrashLoopBackOff"), ended, 3, LogCurrent, logs},
+		"waits to run again":             {"app", objects.Waiting("CrashLoopBackOff"), ended, 3, LogCurrent, logs},
 		"runs, and is not ready":         {"app", running, ended, 3, LogCurrent, events},
 		"runs, most likely not for long": {"app", justStarted, ended, 3, LogPrevious, logs + " --previous"},
 	} {
-		pod := aPod("a", "n1", notReady(c.state), func(p *corev1.Pod) {
+		pod := objects.Pod("a", "n1", objects.NotReady(c.state), func(p *corev1.Pod) {
 			p.Spec.Containers = []corev1.Container{{Name: "app"}}
 			s := &p.Status.ContainerStatuses[0]
 			s.Name, s.LastTerminationState, s.RestartCount = c.container, c.last, c.restarts

@@ -16,7 +16,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// The reasons: see Reasons. NameGone is the last one that a watch reports for a name.
+// The reasons: see Reasons.
 const (
 	NodeWithoutName   Reason = "NodeWithoutName"
 	NameConflict      Reason = "NameConflict"
@@ -30,7 +30,6 @@ const (
 	PodsEnded         Reason = "PodsEnded"
 	NodeUnschedulable Reason = "NodeUnschedulable"
 	NoPods            Reason = "NoPods"
-	NameGone          Reason = "NameGone"
 )
 
 // Reasons says what the reasons mean, in the order of the first rule for each.
@@ -52,16 +51,11 @@ var Reasons = []struct {
 	{NoPods, "no pod on the node has the labels of the LocalService's selector"},
 }
 
-// nameGone is the cause of NameGone.
-const nameGone = "gone: the LocalService does not give this name any more"
-
 // rule describes one thing that may be wrong with a name. It sees facts and changes nothing.
 type rule struct {
 	reason  Reason
 	applies func(*name) bool
-	// find says what is wrong. The cause is in words that names with the same problem share. Without a state, the name
-	// is Down.
-	find func(*name) Finding
+	find    func(*name) Finding // The cause is the same text for names with the same problem. The default state is Down.
 }
 
 // rules lists what may be wrong with a name, the most specific first. A name has the first rule that applies.
@@ -78,9 +72,7 @@ var rules = []rule{
 		return Finding{State: Empty, Cause: "no value for label " + groupBy + " (spec.groupBy), so no name",
 			Act: "set the label, or correct spec.groupBy: " + n.facts.Kubectl + " get nodes -L " + groupBy}
 	}},
-	{NameConflict, serviceIs(NameConflict), theService},
-	{ServiceMissing, serviceIs(ServiceMissing), theService},
-	{ServiceOutdated, serviceIs(ServiceOutdated), theService},
+	serviceRule(NameConflict), serviceRule(ServiceMissing), serviceRule(ServiceOutdated),
 	{EndpointsOutdated, func(n *name) bool {
 		return n.facts.hostnames != nil && !n.facts.isPublished
 	}, func(n *name) Finding {
@@ -105,7 +97,7 @@ var rules = []rule{
 	}},
 	{PodsNotReady, func(n *name) bool { return len(n.unready) > 0 }, func(n *name) Finding {
 		return Finding{Cause: n.unready[0].cause, About: byCause(n.unready),
-			Act: cmp.Or(howToStart(n), seePod(n, n.unready[0]))}
+			Act: seePod(n, n.unready[0])}
 	}},
 	{EndpointsOutdated, func(n *name) bool { return len(n.unpublished) > 0 }, func(n *name) Finding {
 		return Finding{About: each(n.unpublished, podName),
@@ -120,7 +112,11 @@ var rules = []rule{
 			n.facts.LocalService.Namespace, n.result.Service)}
 	}},
 	{PortsMissing, func(n *name) bool { return len(n.missingPorts) > 0 }, func(n *name) Finding {
-		return Finding{Cause: whyNoPort(n), About: namedPorts(n),
+		var ports []string
+		for _, port := range n.missingPorts {
+			ports = append(ports, fmt.Sprintf("%q for port %s", port.TargetPort.StrVal, numbered(port.Port, port.Protocol)))
+		}
+		return Finding{Cause: "no container has a port named " + strings.Join(ports, ", "), About: namedPorts(n),
 			Act: "correct targetPort, or name the container's port"}
 	}},
 	{ServiceOutdated, func(n *name) bool { return len(n.differs) > 0 && n.result.Answers() }, func(n *name) Finding {
@@ -168,11 +164,11 @@ func findingOf(n *name) Finding {
 	return found
 }
 
-func serviceIs(reason Reason) func(*name) bool {
-	return func(n *name) bool { return n.service.Reason == reason }
+// serviceRule returns the rule for a reason that compareService finds.
+func serviceRule(reason Reason) rule {
+	return rule{reason, func(n *name) bool { return n.service.Reason == reason },
+		func(n *name) Finding { return n.service }}
 }
-
-func theService(n *name) Finding { return n.service }
 
 // whyUnpublished says why Kubernetes has not published the pods of a Service: in its own words, if it has recorded an
 // event. The name of the Service is also the beginning of those of its EndpointSlices.
@@ -226,16 +222,6 @@ func byCause(pods []*pod) string {
 	})
 }
 
-// howToStart says how pods become ready that wait for a name of their LocalService; "" if they do not seem to.
-func howToStart(n *name) string {
-	if n.result.Answers() || n.facts.LocalService.Spec.PublishNotReadyAddresses || !slices.ContainsFunc(n.unready,
-		func(p *pod) bool { return p.Reason == ProbeFails && namesItself(p.object, n.facts.LocalService.Name) }) {
-		return ""
-	}
-	return "if it waits for its own name, which it gets only when it is ready, set publishNotReadyAddresses: true in " +
-		"the LocalService"
-}
-
 // seePod names the command that says more about what is wrong with a pod, "" if there is none.
 func seePod(n *name, p *pod) string {
 	switch p.more {
@@ -252,14 +238,6 @@ func seePod(n *name, p *pod) string {
 		command += " --previous"
 	}
 	return command
-}
-
-func whyNoPort(n *name) string {
-	var ports []string
-	for _, port := range n.missingPorts {
-		ports = append(ports, fmt.Sprintf("%q for port %s", port.TargetPort.StrVal, numbered(port.Port, port.Protocol)))
-	}
-	return "no container has a port named " + strings.Join(ports, ", ")
 }
 
 // namedPorts lists the ports that the pods name.

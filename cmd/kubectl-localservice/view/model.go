@@ -56,8 +56,7 @@ type Column struct {
 	Namespace string        `json:"namespace"`
 	Name      string        `json:"name"`
 	Mode      v1alpha1.Mode `json:"mode"`
-	// GroupBy is the node label whose values are the rows; "" if nodes are.
-	GroupBy string `json:"groupBy,omitempty"`
+	GroupBy   string        `json:"groupBy,omitempty"` // the node label whose values are the rows; "" if nodes are
 	diagnose.Summary
 	// Notices are about the LocalService as a whole; the last one, about the controller, may be empty.
 	Notices []diagnose.Notice `json:"notices"`
@@ -72,42 +71,29 @@ type Cell struct {
 	diagnose.Endpoints
 }
 
-// Update holds one event of the stream that the page reads.
+// Update holds one event of the stream that the page reads: what is new or has changed, null for what is gone.
 type Update struct {
-	// Reset is in the first update of a stream: the page forgets what it received before.
-	Reset *Scope `json:"reset,omitempty"`
-	// Columns holds those that are new or have changed, by <namespace>/<name>, null for one that is gone.
-	Columns map[string]*Column `json:"columns,omitempty"`
-	// Places holds those of nodes that are new or have changed, null for a node that is gone.
-	Places map[string]*Place `json:"places,omitempty"`
-	// Status is the status of the watch, if it has changed.
-	Status *Status `json:"status,omitempty"`
+	Reset   *Scope             `json:"reset,omitempty"`   // in the first one: the page forgets what it received before
+	Columns map[string]*Column `json:"columns,omitempty"` // by <namespace>/<name>
+	Places  map[string]*Place  `json:"places,omitempty"`  // by node
+	Status  *Status            `json:"status,omitempty"`
 }
 
 // Scope says what the page shows.
 type Scope struct {
-	// Context is that of the kubeconfig.
-	Context string `json:"context"`
-	// Namespace is "" for all.
-	Namespace string `json:"namespace"`
-	// Name is the name of the only LocalService to show, "" for all.
-	Name string `json:"name"`
-	// Flags choose the cluster, for commands of kubectl.
-	Flags []string `json:"flags,omitempty"`
-	// Notice says what the user may not see.
-	Notice string `json:"notice,omitempty"`
+	Context   string   `json:"context"`          // of the kubeconfig
+	Namespace string   `json:"namespace"`        // "" for all
+	Name      string   `json:"name"`             // of the only LocalService to show, "" for all
+	Flags     []string `json:"flags,omitempty"`  // that choose the cluster, for commands of kubectl
+	Notice    string   `json:"notice,omitempty"` // what the user may not see
 }
 
 // Status says how the watch goes.
 type Status struct {
-	// Loaded is whether the cluster has been read.
-	Loaded bool `json:"loaded"`
-	// Problems say what keeps the page from observing changes.
-	Problems []string `json:"problems"`
-	// Controller says that the controller does not seem to run, "" if it does.
-	Controller string `json:"controller,omitempty"`
-	// Nothing says that there is no LocalService to show, "" if there is one.
-	Nothing string `json:"nothing,omitempty"`
+	Loaded     bool     `json:"loaded"`               // The cluster has been read.
+	Problems   []string `json:"problems"`             // what keeps the page from observing changes
+	Controller string   `json:"controller,omitempty"` // that the controller does not seem to run
+	Nothing    string   `json:"nothing,omitempty"`    // that there is no LocalService to show
 }
 
 // NewColumn makes a column from what is known about a LocalService.
@@ -119,6 +105,15 @@ func NewColumn(list *diagnose.NodeList) *Column {
 		c.Cells[Row(list, n)] = &Cell{n.Finding, n.Endpoints}
 	}
 	return c
+}
+
+// Details holds everything that is known about one cell.
+type Details struct {
+	*diagnose.Node
+	// Events are those of the pods, the Services and the LocalService.
+	Events []corev1.Event `json:"events"`
+	// EventsProblem says why there are no events to show.
+	EventsProblem string `json:"eventsProblem,omitempty"`
 }
 
 // Row returns the row of an item of a list. No node has a name with a '='.

@@ -32,12 +32,9 @@ var securityHeaders = map[string]string{
 	"Cache-Control":                "no-store",
 }
 
-// Server serves the page and its data to clients that have the token. Other users of the machine can reach its port,
-// too, and so can the pages of other sites in the user's browser.
-//
-// The token is in the fragment of the page's address, which browsers send to nobody, and which the page's script adds
-// to its requests. A cookie would go to every port of 127.0.0.1, even to those of other users, and with requests that
-// pages of other sites make. The page itself holds nothing to protect.
+// Server serves the page, which holds nothing to protect, and its data to clients that have the token. That is in the
+// fragment of the page's address, which browsers send to nobody, and which the page's script adds to its requests. A
+// cookie would go to every port of 127.0.0.1, even to those of other users, and with requests of other sites' pages.
 type Server struct {
 	scope    Scope
 	details  func(ctx context.Context, column, row string) *Details
@@ -95,18 +92,13 @@ func (s *Server) Handler() http.Handler {
 			w.Header().Set(name, value)
 		}
 		// A foreign host name that resolves to this address may be an attack by DNS rebinding.
-		if !s.isOurs(r.Host) {
+		if own := s.listener.Addr().String(); r.Host != own && r.Host != strings.Replace(own, "127.0.0.1", "localhost", 1) {
 			http.Error(w, "ask for the address that kubectl localservice view has printed",
 				http.StatusMisdirectedRequest)
 			return
 		}
 		mux.ServeHTTP(w, r)
 	})
-}
-
-func (s *Server) isOurs(host string) bool {
-	own := s.listener.Addr().String()
-	return host == own || host == strings.Replace(own, "127.0.0.1", "localhost", 1)
 }
 
 func (s *Server) authorized(handle http.HandlerFunc) http.HandlerFunc {

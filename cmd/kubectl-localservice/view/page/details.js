@@ -73,6 +73,13 @@ async function showDetails(cell) {
   keepInAddress();
 }
 
+// newest are the last few events, the newest first.
+function newest(events) {
+  const timeOf = (e) => e.series?.lastObservedTime ?? e.lastTimestamp ?? e.eventTime ?? e.metadata.creationTimestamp;
+  return events.map((e) => ({ ...e, time: timeOf(e), count: e.series?.count ?? e.count }))
+    .sort((a, b) => Date.parse(b.time) - Date.parse(a.time)).slice(0, 10);
+}
+
 const hintsOf = (column) => title("Hint", "", ...column.notices.map((n) => n.message)).slice(1);
 const textOf = (notices) => notices.map((n) => n.message).join(" ");
 
@@ -112,9 +119,10 @@ async function detailsOfCell(column, cell) {
   list.append(...section("Commands", ...commands.map(copyable)));
   if (node) {
     list.append(...section("Ready addresses", ...node.addresses));
-    const lines = node.events.map((e) => [
+    const lines = newest(node.events ?? []).map((e) => [
       make("span", { className: e.type === "Warning" ? "warning" : "" }, e.reason),
-      make("small", {}, `${age(e.time)} ago${e.count > 1 ? ", " + e.count + " times" : ""}, ${e.object}`),
+      make("small", {}, `${age(e.time)} ago${e.count > 1 ? ", " + e.count + " times" : ""}, ` +
+        `${e.involvedObject.kind} ${e.involvedObject.name}`),
       e.message]);
     list.append(...section("Events", ...(node.eventsProblem ? [node.eventsProblem] : lines)));
     list.append(...section("Reason", ...(node.reason ? [node.reason] : [])));
