@@ -103,7 +103,8 @@ func (o *Options) addFlags(flags *flag.FlagSet) {
 			"one is made that is self-signed")
 	flags.StringVar(&o.metricsKeyFile, "metrics-tls-key-file", "", "`file` with the key of -metrics-tls-cert-file")
 	flags.BoolVar(&o.profiling, "profiling", false, "serve profiles of the program at /debug/pprof, too")
-	flags.BoolVar(&o.guard, "guard", true, "look at the start and once an hour whether the guard is in force, and report if it is not")
+	flags.BoolVar(&o.guard, "guard", false, "look at the start and once an hour whether the guard is in force, and report "+
+		"if it is not; on by default inside a cluster")
 	flags.BoolVar(&o.printVersion, "version", false, "print the version and exit")
 	flags.BoolVar(&o.leaderElect, "leader-elect", false,
 		"let only one of several instances work, the holder of a Lease; on by default inside a cluster")
@@ -142,6 +143,9 @@ func (o *Options) validate(flags *flag.FlagSet) error {
 	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
 	if !given["leader-elect"] {
 		o.leaderElect = o.inCluster()
+	}
+	if !given["guard"] {
+		o.guard = o.inCluster()
 	}
 	if o.leaderElectionNamespace == "" {
 		o.leaderElectionNamespace = podNamespace()

@@ -48,8 +48,8 @@ func TestUnguarded(t *testing.T) {
 	} {
 		step.do()
 		mark := cluster.Audit.Mark()
-		controller := s.NewController(t, append(step.args, "-leader-elect", "-leader-election-namespace="+
-			framework.ControllerNamespace)...)
+		controller := s.NewController(t, append([]string{"-guard"}, append(step.args, "-leader-elect", "-leader-election-namespace="+
+			framework.ControllerNamespace)...)...)
 		if step.what == "the guard was never installed" {
 			s.CreateReady("demo") // From now on, pods are watched.
 		}
