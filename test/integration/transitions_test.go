@@ -138,7 +138,7 @@ const (
 )
 
 // stuck changes of a LocalService are stored, but the controller reports that a field of the Services cannot follow.
-func stuck(field string) transition { return transition("its " + field + " differs") }
+func stuck(field string) transition { return transition(field + " of Service demo-") }
 
 // transit changes the spec of LocalService demo. It fails unless its Services follow in the right way, each by one
 // write, they keep what was allocated for them, and the controller is at rest afterwards.
