@@ -134,7 +134,7 @@ func (g *guard) look(w Write) {
 }
 
 const (
-	// mostUpdates is how often an object may be updated within updateWindow. Users and their LocalServices cause some.
+	// mostUpdates is how often an object may be updated within updateWindow, beside once for each edit of a LocalService.
 	mostUpdates  = 10
 	updateWindow = 20 * time.Second
 	// undoTime is within what time an update that has to be made again counts as refused.
@@ -143,14 +143,22 @@ const (
 
 // countUpdate checks that a replica does not fight against a controller that wants something else.
 func (g *guard) countUpdate(w Write) {
-	if !isReplica(w.By) || w.Verb() != "update" {
+	const edits = "edits"
+	isEdit := w.Resource == "localservices" && w.By == userName
+	if !isEdit && !isReplica(w.By) || w.Verb() != "update" {
 		return
 	}
 	key := w.Resource + " " + w.Key.String()
-	g.updates[key] = slices.DeleteFunc(append(g.updates[key], time.Now()),
-		func(at time.Time) bool { return time.Since(at) > updateWindow })
+	if isEdit {
+		key = edits
+	}
+	g.updates[key] = append(g.updates[key], time.Now())
+	for _, key := range []string{key, edits} {
+		g.updates[key] = slices.DeleteFunc(g.updates[key],
+			func(at time.Time) bool { return time.Since(at) > updateWindow })
+	}
 	isOurs := w.Resource == "services" || w.Resource == "endpointslices"
-	if isOurs && g.server.opponent != nil && len(g.updates[key]) > mostUpdates {
+	if isOurs && g.server.opponent != nil && len(g.updates[key]) > mostUpdates+len(g.updates[edits]) {
 		g.fail("a fight", "%s: %d updates of %s in %s", w.By, len(g.updates[key]), key, updateWindow)
 	}
 }
