@@ -349,3 +349,35 @@ func setAnnotations(want, have *corev1.Service) {
 	}
 	maps.Copy(have.Annotations, want.Annotations)
 }
+
+// difference is what an update has to change.
+type difference struct {
+	fields    []string
+	immutable string // the one of them that Kubernetes does not let change
+}
+
+// compare returns how a Service differs from the desired one.
+func compare(want, have *corev1.Service) (found difference) {
+	for _, f := range allFields {
+		if !f.matches(want, have) {
+			found.fields = append(found.fields, f.name)
+		}
+	}
+	found.immutable = immutable(want, have)
+	return found
+}
+
+// recordOf returns the value of AppliedMetadataAnnotationKey for labels and annotations.
+func recordOf(m *v1alpha1.ServiceMetadata) string {
+	record, _ := json.Marshal(appliedMetadata{ // Strings always have a JSON form.
+		Labels:      slices.Sorted(maps.Keys(m.Labels)),
+		Annotations: slices.Sorted(maps.Keys(m.Annotations)),
+	})
+	return string(record)
+}
+
+// appliedMetadata is encoded in the value of AppliedMetadataAnnotationKey.
+type appliedMetadata struct {
+	Labels      []string `json:"labels,omitempty"`
+	Annotations []string `json:"annotations,omitempty"`
+}

@@ -22,9 +22,6 @@ import (
 // EventNodeLabelRefused is the reason of the event about pods that do not get the node label.
 const EventNodeLabelRefused = "NodeLabelRefused"
 
-// LabelsPods reports whether a LocalService needs the node label on its pods.
-func LabelsPods(ls *v1alpha1.LocalService) bool { return ls.Spec.Mode != v1alpha1.ModeHostnames }
-
 // Names holds the hostnames of nodes, and compares them with what is published.
 type Names struct {
 	localService *v1alpha1.LocalService

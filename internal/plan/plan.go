@@ -11,28 +11,6 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-// Action names what a plan does about one Service.
-type Action string
-
-const (
-	// Create creates a missing Service.
-	Create Action = "Create"
-	// Update changes a Service in place.
-	Update Action = "Update"
-	// Adopt makes the LocalService the controller of a Service that was generated for it and that nothing controls
-	// any more, and updates the Service.
-	Adopt Action = "Adopt"
-	// Delete deletes a Service that no selected node wants.
-	Delete Action = "Delete"
-	// Wait leaves a Service unchanged that is being deleted, or soon will be. Its name is free afterwards.
-	Wait Action = "Wait"
-	// Blocked leaves a Service unchanged that differs in a field which Kubernetes does not let change.
-	Blocked Action = "Blocked"
-	// Conflict leaves a Service unchanged whose name a node wants, but which belongs to somebody else or to another
-	// node that wants the same name.
-	Conflict Action = "Conflict"
-)
-
 // Change describes what a plan does about one Service.
 type Change struct {
 	Action Action
@@ -201,12 +179,6 @@ func (p *Plan) finish(in *Input, wanted map[string]bool, rivals map[string]strin
 			})
 		}
 	}
-}
-
-// difference is what an update has to change.
-type difference struct {
-	fields    []string
-	immutable string // the one of them that Kubernetes does not let change
 }
 
 // actionOn returns what to do about the current Service of a node, and what differs; "" if there is nothing to do.

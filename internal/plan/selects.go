@@ -58,6 +58,9 @@ func subset[L Labels](want map[string]string, have L) bool {
 	return true
 }
 
+// LabelsPods reports whether a LocalService needs the node label on its pods.
+func LabelsPods(ls *v1alpha1.LocalService) bool { return ls.Spec.Mode != v1alpha1.ModeHostnames }
+
 // HasNodeSelector reports whether a LocalService chooses among the nodes.
 func HasNodeSelector(ls *v1alpha1.LocalService) bool {
 	return len(ls.Spec.NodeSelector)+len(ls.Spec.NodeSelectorTerms) > 0

@@ -19,6 +19,31 @@ func MayBeOurs(service *corev1.Service) bool {
 	return controller.IsLocalService() || controller == Controller{} && service.Labels[v1alpha1.OwnerLabelKey] != ""
 }
 
+// Purpose tells apart the Services of a LocalService.
+type Purpose string
+
+const (
+	// ForNode marks a Service that selects the pods of one node: mode Services.
+	ForNode Purpose = ""
+	// Source marks the Service that selects the pods of all nodes, so that Kubernetes publishes them: mode Hostnames.
+	Source Purpose = v1alpha1.HostnamesSource
+	// Published marks the Service that has the names of the nodes: mode Hostnames. It selects nothing, because
+	// Kubernetes would otherwise publish the pods there again, without the names.
+	Published Purpose = v1alpha1.HostnamesPublished
+)
+
+// ServiceName returns the name of the Service that a LocalService has for a purpose. node is "" unless the purpose is
+// ForNode.
+func ServiceName(localService string, purpose Purpose, node string) string {
+	switch purpose {
+	case Source:
+		return naming.ServiceName(localService, "/hostnames") // No node has a name with a '/'.
+	case Published:
+		return localService
+	}
+	return naming.ServiceName(localService, node)
+}
+
 // Controller identifies the object that controls another object, by its controller reference.
 type Controller struct {
 	APIVersion, Kind, Name string
@@ -84,3 +109,25 @@ func HolderOf(ls *v1alpha1.LocalService, purpose Purpose, node, nodeLabelKey str
 	}
 	return Foreign
 }
+
+// Action names what a plan does about one Service.
+type Action string
+
+const (
+	// Create creates a missing Service.
+	Create Action = "Create"
+	// Update changes a Service in place.
+	Update Action = "Update"
+	// Adopt makes the LocalService the controller of a Service that was generated for it and that nothing controls
+	// any more, and updates the Service.
+	Adopt Action = "Adopt"
+	// Delete deletes a Service that no selected node wants.
+	Delete Action = "Delete"
+	// Wait leaves a Service unchanged that is being deleted, or soon will be. Its name is free afterwards.
+	Wait Action = "Wait"
+	// Blocked leaves a Service unchanged that differs in a field which Kubernetes does not let change.
+	Blocked Action = "Blocked"
+	// Conflict leaves a Service unchanged whose name a node wants, but which belongs to somebody else or to another
+	// node that wants the same name.
+	Conflict Action = "Conflict"
+)

@@ -20,31 +20,6 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
-// Purpose tells apart the Services of a LocalService.
-type Purpose string
-
-const (
-	// ForNode marks a Service that selects the pods of one node: mode Services.
-	ForNode Purpose = ""
-	// Source marks the Service that selects the pods of all nodes, so that Kubernetes publishes them: mode Hostnames.
-	Source Purpose = v1alpha1.HostnamesSource
-	// Published marks the Service that has the names of the nodes: mode Hostnames. It selects nothing, because
-	// Kubernetes would otherwise publish the pods there again, without the names.
-	Published Purpose = v1alpha1.HostnamesPublished
-)
-
-// ServiceName returns the name of the Service that a LocalService has for a purpose. node is "" unless the purpose is
-// ForNode.
-func ServiceName(localService string, purpose Purpose, node string) string {
-	switch purpose {
-	case Source:
-		return naming.ServiceName(localService, "/hostnames") // No node has a name with a '/'.
-	case Published:
-		return localService
-	}
-	return naming.ServiceName(localService, node)
-}
-
 // Templates holds the templates of a LocalService: one for the Services of its nodes or, in mode Hostnames, one for
 // each of its two Services.
 type Templates []*Template
@@ -131,21 +106,6 @@ func addMetadata(service *corev1.Service, m *v1alpha1.ServiceMetadata) {
 	}
 }
 
-// recordOf returns the value of AppliedMetadataAnnotationKey for labels and annotations.
-func recordOf(m *v1alpha1.ServiceMetadata) string {
-	record, _ := json.Marshal(appliedMetadata{ // Strings always have a JSON form.
-		Labels:      slices.Sorted(maps.Keys(m.Labels)),
-		Annotations: slices.Sorted(maps.Keys(m.Annotations)),
-	})
-	return string(record)
-}
-
-// appliedMetadata is encoded in the value of AppliedMetadataAnnotationKey.
-type appliedMetadata struct {
-	Labels      []string `json:"labels,omitempty"`
-	Annotations []string `json:"annotations,omitempty"`
-}
-
 func newTemplate(ls *v1alpha1.LocalService, purpose Purpose, nodeLabelKey string) *Template {
 	t := &Template{owner: ls, purpose: purpose, nodeLabelKey: nodeLabelKey}
 	for i := range fields {
@@ -172,6 +132,35 @@ func newTemplate(ls *v1alpha1.LocalService, purpose Purpose, nodeLabelKey string
 		t.want.Labels[v1alpha1.HostnamesLabelKey] = string(purpose)
 	}
 	return t
+}
+
+// NodeLabels returns the value of a node's label, and whether the node exists and has the label. The answer stays the
+// same while a plan is made and carried out.
+type NodeLabels func(node, key string) (value string, exists bool)
+
+// wantFor returns the desired Service of a node, without its name. It omits labels and annotations with a variable for
+// a label that the node does not have.
+func (t *Template) wantFor(node string) *corev1.Service {
+	want := t.want
+	want.Labels, want.Annotations = maps.Clone(want.Labels), maps.Clone(want.Annotations)
+	want.OwnerReferences, want.Spec.Selector = slices.Clone(want.OwnerReferences), maps.Clone(want.Spec.Selector)
+	if t.hasVariables {
+		label := func(key string) (value string, exists bool) { return t.nodeLabels(node, key) }
+		given := t.owner.Spec.ServiceMetadata
+		addMetadata(&want, &v1alpha1.ServiceMetadata{Labels: expandAll(given.Labels, node, label),
+			Annotations: expandAll(given.Annotations, node, label)})
+	}
+	if t.purpose == ForNode {
+		t.setNode(&want, node)
+	}
+	return &want
+}
+
+// setNode makes the desired Service of another node from that of a node, for a template without variables.
+func (t *Template) setNode(want *corev1.Service, node string) {
+	value := naming.NodeLabelValue(node)
+	want.Spec.Selector[t.nodeLabelKey], want.Labels[t.nodeLabelKey] = value, value
+	want.Annotations[v1alpha1.NodeAnnotationKey] = node
 }
 
 func (t *Template) name(node string) string { return ServiceName(t.owner.Name, t.purpose, node) }
@@ -233,17 +222,6 @@ func IsUnchanged(before, after *corev1.Service) bool {
 	same := apiequality.Semantic.DeepEqual
 	return same(before.Spec, after.Spec) && same(before.Labels, after.Labels) &&
 		same(before.Annotations, after.Annotations) && same(before.OwnerReferences, after.OwnerReferences)
-}
-
-// compare returns how a Service differs from the desired one.
-func compare(want, have *corev1.Service) (found difference) {
-	for _, f := range allFields {
-		if !f.matches(want, have) {
-			found.fields = append(found.fields, f.name)
-		}
-	}
-	found.immutable = immutable(want, have)
-	return found
 }
 
 var seed = maphash.MakeSeed()

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -26,35 +25,6 @@ func hasVariables(m *v1alpha1.ServiceMetadata) bool {
 		}
 	}
 	return false
-}
-
-// NodeLabels returns the value of a node's label, and whether the node exists and has the label. The answer stays the
-// same while a plan is made and carried out.
-type NodeLabels func(node, key string) (value string, exists bool)
-
-// wantFor returns the desired Service of a node, without its name. It omits labels and annotations with a variable for
-// a label that the node does not have.
-func (t *Template) wantFor(node string) *corev1.Service {
-	want := t.want
-	want.Labels, want.Annotations = maps.Clone(want.Labels), maps.Clone(want.Annotations)
-	want.OwnerReferences, want.Spec.Selector = slices.Clone(want.OwnerReferences), maps.Clone(want.Spec.Selector)
-	if t.hasVariables {
-		label := func(key string) (value string, exists bool) { return t.nodeLabels(node, key) }
-		given := t.owner.Spec.ServiceMetadata
-		addMetadata(&want, &v1alpha1.ServiceMetadata{Labels: expandAll(given.Labels, node, label),
-			Annotations: expandAll(given.Annotations, node, label)})
-	}
-	if t.purpose == ForNode {
-		t.setNode(&want, node)
-	}
-	return &want
-}
-
-// setNode makes the desired Service of another node from that of a node, for a template without variables.
-func (t *Template) setNode(want *corev1.Service, node string) {
-	value := naming.NodeLabelValue(node)
-	want.Spec.Selector[t.nodeLabelKey], want.Labels[t.nodeLabelKey] = value, value
-	want.Annotations[v1alpha1.NodeAnnotationKey] = node
 }
 
 // DiffersFor reports whether variables in a LocalService have other values after the labels of a node have changed.

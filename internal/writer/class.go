@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/localservice-dev/local-service-controller/internal/status"
 )
 
 // Class determines how a failed write is retried.
@@ -64,3 +66,15 @@ type refusedError struct{ error }
 func (e *refusedError) Unwrap() error { return e.error }
 
 func refuse(format string, args ...any) error { return &refusedError{fmt.Errorf(format, args...)} }
+
+// isContested reports whether an error says that something else sets the fields that were written.
+func isContested(err error) bool {
+	_, is := errors.AsType[*status.ContestedError](err)
+	return is
+}
+
+// isUndone reports whether an error says that something else has set the fields after the write.
+func isUndone(err error) bool {
+	contested, is := errors.AsType[*status.ContestedError](err)
+	return is && contested.IsUndone
+}

@@ -3,7 +3,6 @@ package writer
 import (
 	"context"
 	"encoding/json"
-	"errors"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,18 +14,6 @@ import (
 	"github.com/localservice-dev/local-service-controller/internal/status"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
-
-// isContested reports whether an error says that something else sets the fields that were written.
-func isContested(err error) bool {
-	_, is := errors.AsType[*status.ContestedError](err)
-	return is
-}
-
-// isUndone reports whether an error says that something else has set the fields after the write.
-func isUndone(err error) bool {
-	contested, is := errors.AsType[*status.ContestedError](err)
-	return is && contested.IsUndone
-}
 
 // contestedBy says if a Service is not stored as it was written: as contested if the write changed something all the
 // same, and otherwise as refused. A creation is not contested yet: admission may act on creations only, so an update
