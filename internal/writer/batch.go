@@ -124,7 +124,7 @@ func (b *batch) ended(end *result) {
 		b.Refusals.Remove(b.attempt(change.Action, ""))
 	}
 	if contested != nil {
-		b.refuse(change, contested)
+		b.addRefused(change, contested)
 	}
 	b.accepted, b.inARow = b.accepted+1, 0
 	if !isGone { // Otherwise the Service was deleted before, and the cache lags.
@@ -145,19 +145,19 @@ func (b *batch) add(change *plan.Change, err error) {
 	case Transient:
 		b.out.Failed = append(b.out.Failed, failure)
 	default:
-		b.refuse(change, failure)
+		b.addRefused(change, failure)
 	}
 }
 
-// refuse records that a change was refused. Its backoff begins when the batch ends.
-func (b *batch) refuse(change *plan.Change, err error) {
+// addRefused records that a change was refused. Its backoff begins when the batch ends.
+func (b *batch) addRefused(change *plan.Change, err error) {
 	attempt := b.attempt(change.Action, change.Name)
 	b.refused = append(b.refused, refusedWrite{attempt, err})
 	b.report(b.Refusals.next(attempt, err))
 }
 
-// conclude ends a batch: what it has not tried is left to the next turn, or waits.
-func (b *batch) conclude(ctx context.Context) {
+// finish ends a batch: what it has not tried is left to the next turn, or waits.
+func (b *batch) finish(ctx context.Context) {
 	if b.out.Stopped == nil {
 		b.out.Stopped = b.checkWanted()
 	}

@@ -29,32 +29,32 @@ func contestedBy(change *plan.Change, stored *corev1.Service) (contested, refuse
 	return &status.ContestedError{Fields: fields}, nil
 }
 
-// rival is the field manager that has changed an object, "" if it is not known. isCurrent is false if the cache lags
+// setter is the field manager that has changed an object, "" if it is not known. isCurrent is false if the cache lags
 // behind the API server, so that the object may not have been changed at all.
-type rival struct {
+type setter struct {
 	manager   string
 	isCurrent bool
 }
 
-// addUndone records that a rival has undone an update of an object, which must be made again, and returns the refusal.
-func (w *Writer) addUndone(attempt Attempt, object string, fields []string, by rival) (Refusal, error) {
+// addUndone records that something else has undone an update of an object, which must be made again, and returns the refusal.
+func (w *Writer) addUndone(attempt Attempt, object string, fields []string, by setter) (Refusal, error) {
 	if !by.isCurrent {
 		return Refusal{}, staleError("%s has changed", object)
 	}
 	return w.Refusals.AddUndone(attempt, &status.ContestedError{Object: object, Fields: fields, Manager: by.manager}), nil
 }
 
-// rivalOf returns the field manager that has set one of some paths in an object after the controller; "" if the object
+// setterOf returns the field manager that has set one of some paths in an object after the controller; "" if the object
 // does not say so, as when something was removed. It uses a list request, which is permitted anyway.
-func (w *Writer) rivalOf(ctx context.Context, resource schema.GroupVersionResource, object versioned,
-	paths ...[]string) rival {
+func (w *Writer) setterOf(ctx context.Context, resource schema.GroupVersionResource, object versioned,
+	paths ...[]string) setter {
 	list, err := w.Metadata.Resource(resource).Namespace(object.GetNamespace()).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, object.GetName()).String()})
 	if err != nil {
-		return rival{isCurrent: true} // A fight is worse than a report without the manager.
+		return setter{isCurrent: true} // A fight is worse than a report without the manager.
 	}
 	if len(list.Items) != 1 || list.Items[0].ResourceVersion != object.GetResourceVersion() {
-		return rival{}
+		return setter{}
 	}
 	var last metav1.ManagedFieldsEntry
 	for _, isOurs := range []bool{true, false} {
@@ -68,7 +68,7 @@ func (w *Writer) rivalOf(ctx context.Context, resource schema.GroupVersionResour
 			}
 		}
 	}
-	return rival{last.Manager, true}
+	return setter{last.Manager, true}
 }
 
 // versioned identifies the version of an object.

@@ -168,15 +168,15 @@ func TestUndoneOfSeveral(t *testing.T) {
 	})
 }
 
-// TestRivalOf: the last that has set a field after the controller is named, and nobody if it was removed.
-func TestRivalOf(t *testing.T) {
+// TestSetterOf: the last that has set a field after the controller is named, and nobody if it was removed.
+func TestSetterOf(t *testing.T) {
 	f := newFixture(t, 1)
 	for at, want := range map[int64]string{1: "", 2: "theirs", 3: "theirs"} {
 		f.managed = []metav1.ManagedFieldsEntry{managed("before", "selector", 1), managed("theirs", "selector", at),
 			managed(v1alpha1.FieldManager, "ports", 2), managed("other", "ports", 4)}
 		service := f.changes(plan.Update, "a")[0].Current
-		got := f.deps.rivalOf(t.Context(), services.WithVersion("v1"), service, plan.PathOf("selector"))
-		if got != (rival{want, true}) {
+		got := f.deps.setterOf(t.Context(), services.WithVersion("v1"), service, plan.PathOf("selector"))
+		if got != (setter{want, true}) {
 			t.Errorf("%+v if it was set at %d, want %q", got, at, want)
 		}
 	}

@@ -34,7 +34,7 @@ func (w *Writer) WriteLabel(ctx context.Context, p *cache.Pod, key string) (retr
 	attempt := LabelAttempt(p)
 	if undone := w.Refusals.Undone(attempt, []string{key}, 0); len(undone) > 0 {
 		last, err := w.addUndone(attempt, "Pod "+p.GetName(), undone,
-			w.rivalOf(ctx, corev1.SchemeGroupVersion.WithResource("pods"), p, []string{"metadata", "labels", key}))
+			w.setterOf(ctx, corev1.SchemeGroupVersion.WithResource("pods"), p, []string{"metadata", "labels", key}))
 		return max(time.Until(last.RetryAt), 0), last.Err, err
 	}
 	isAgain := w.Observed.SinceWrite(cache.KeyOf(p), w.Caches.Pods) < soon

@@ -72,8 +72,8 @@ type turn struct {
 	confirm  func() error
 	isTimeUp func() bool
 
-	writes int    // that have ended
-	rival  *rival // of updates that something else has undone; nil until one was
+	writes int     // that have ended
+	setter *setter // of updates that something else has undone; nil until one was
 	out    status.Outcome
 }
 
@@ -96,7 +96,7 @@ func (t *turn) write(ctx context.Context, action plan.Action, changes []plan.Cha
 	}
 	if t.out.Stopped = t.confirm(); t.out.Stopped == nil {
 		b.run(ctx)
-		b.conclude(ctx)
+		b.finish(ctx)
 	}
 }
 
@@ -145,14 +145,14 @@ func (t *turn) findUndone(ctx context.Context, changes []plan.Change) {
 		if len(fields) == 0 {
 			continue
 		}
-		if t.rival == nil {
+		if t.setter == nil {
 			var paths [][]string
 			for _, field := range fields {
 				paths = append(paths, plan.PathOf(field))
 			}
-			t.rival = new(t.rivalOf(ctx, corev1.SchemeGroupVersion.WithResource("services"), change.Current, paths...))
+			t.setter = new(t.setterOf(ctx, corev1.SchemeGroupVersion.WithResource("services"), change.Current, paths...))
 		}
-		_, _ = t.addUndone(attempt, "Service "+change.Name, fields, *t.rival) // If it has changed, the write will fail.
+		_, _ = t.addUndone(attempt, "Service "+change.Name, fields, *t.setter) // If it has changed, the write will fail.
 	}
 }
 

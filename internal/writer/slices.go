@@ -47,7 +47,7 @@ func (w *Writer) WriteCopy(ctx context.Context, ls *v1alpha1.LocalService, chang
 	}
 	if undone := w.Refusals.Undone(attempt, change.Fields, change.Sum); len(undone) > 0 {
 		last, err := w.addUndone(attempt, status.EndpointSliceKind+" "+change.Name, undone,
-			w.rivalOf(ctx, discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), change.Current,
+			w.setterOf(ctx, discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), change.Current,
 				[]string{"endpoints"}, []string{"ports"}, []string{"metadata"}))
 		return max(time.Until(last.RetryAt), 0), err == nil, err
 	}
