@@ -63,6 +63,9 @@ func (g *guard) updateDemands(w Write) {
 			g.failed[key.Namespace] = time.Now()
 		}
 	}
+	if w.Resource == "services" && w.After == nil && !isReplica(w.By) {
+		g.failed[w.Key.Namespace] = time.Now() // A late cache still has it, and another spec may not fit it.
+	}
 	for key, d := range g.names {
 		d.stay(now[key], s.isKeptAt(key))
 		if signature := now[key]; signature != d.signature {
