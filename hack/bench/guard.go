@@ -24,6 +24,7 @@ const (
 // requests.
 func measureGuard(ctx context.Context, b *bench) {
 	b.withScene(ctx, b.n(1000), func(open *scene) {
+		try(open.ControllerKubeconfig(ctx)) // It installs the guard.
 		must(open.ExemptFromGuard(ctx, open.name))
 		s := pair{open, b.newScene(ctx, open.cluster, b.n(1000))}
 		for _, distance := range b.distances() {
