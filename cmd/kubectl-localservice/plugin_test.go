@@ -245,6 +245,7 @@ ops         demo-10        n3     demo-10-n3   0/0         no Service; Services 
 		"nodes -o name":                                                          "service/demo-n1\nservice/demo-n2\nservice/demo-n3\n",
 		"nodes demo-2 demo -o jsonpath={.items[*].localService}":                 "demo demo-2",
 		"nodes -A -l team=b -o jsonpath={.items[*].localService}":                "demo-10",
+		"nodes -A -l team=c -l team=b -o jsonpath={.items}":                      "[]",
 	} {
 		f.want(t, want, "", strings.Split(args, " ")...)
 	}

@@ -52,9 +52,17 @@ type choice struct {
 }
 
 func (c *choice) addFlags(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&c.selector, "selector", "l", "", "Show the LocalServices with these labels.")
+	cmd.Flags().FuncP("selector", "l", "Show the LocalServices with these `labels`.", addTo(&c.selector))
 	cmd.Flags().StringVar(&c.clusterDomain, "cluster-domain", "cluster.local", "Domain of the cluster's DNS.")
 	cmd.Flags().BoolVarP(&c.allNamespaces, "all-namespaces", "A", false, "Show the LocalServices of all namespaces.")
+}
+
+// addTo returns a function for a flag with a selector: one that is given again selects by both.
+func addTo(selector *string) func(string) error {
+	return func(more string) error {
+		*selector = words.Join(",", *selector, more)
+		return nil
+	}
 }
 
 // complete takes the names, which may have the form that -o name prints: lsvc/demo.
