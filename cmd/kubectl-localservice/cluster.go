@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +29,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/utils/ptr"
 
+	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
 	"github.com/localservice-dev/local-service-controller/internal/words"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	clientset "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned"
@@ -156,27 +156,16 @@ func newForward(config *rest.Config, kube kubernetes.Interface) forwardFunc {
 func (c *cluster) localService(ctx context.Context, name string) (*v1alpha1.LocalService, error) {
 	ls, err := c.localServices.LocalserviceV1alpha1().LocalServices(c.namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) && !isUnknownResource(err) {
+		var services []*corev1.Service // none if they may not be listed
+		list, _ := c.kube.CoreV1().Services(c.namespace).List(ctx, metav1.ListOptions{})
+		for i := range list.Items {
+			services = append(services, &list.Items[i])
+		}
 		return nil, errors.New(words.Join(". ", fmt.Sprintf("there is no LocalService %s/%s: `%s get localservices -n %s` "+
 			"lists those of this namespace, -n chooses another one", c.namespace, name, c.kubectl, c.namespace),
-			c.orphans(ctx, name)))
+			diagnose.Orphans(services, func(_, owner string) bool { return owner == name }, c.kubectl)))
 	}
 	return ls, err
-}
-
-// orphans says that Services of a deleted LocalService are left, of any one for the name "".
-func (c *cluster) orphans(ctx context.Context, name string) string {
-	services, err := c.kube.CoreV1().Services(c.namespace).List(ctx, metav1.ListOptions{})
-	for i := 0; err == nil && i < len(services.Items); i++ {
-		s := &services.Items[i]
-		owner := s.Labels[v1alpha1.OwnerLabelKey]
-		isGenerated := s.Annotations[v1alpha1.NodeAnnotationKey]+s.Labels[v1alpha1.HostnamesLabelKey] != ""
-		if isGenerated && metav1.GetControllerOfNoCopy(s) == nil && owner == cmp.Or(name, owner) {
-			return fmt.Sprintf("Services of a deleted LocalService %s/%s are left (--cascade=orphan), and will not lead to "+
-				"new pods. Create it again, or delete them: %s delete services -n %[1]s -l owner=%[2]s", s.Namespace, owner,
-				c.kubectl)
-		}
-	}
-	return ""
 }
 
 // completion returns a function for the Tab key. If find fails, there is nothing to choose from: the Tab key is no

@@ -120,7 +120,7 @@ func (o *nodesOptions) run(ctx context.Context) error {
 	}
 	err = errors.Join(err, printer.printChanges(lists))
 	if len(lists) == 0 && printer.table != nil {
-		fmt.Fprintln(o.ErrOut, read.none(ctx))
+		fmt.Fprintln(o.ErrOut, read.none())
 	}
 	if resources := words.Printable(read.controller.Unguarded); resources != "" && printer.table != nil {
 		fmt.Fprintf(o.ErrOut, "The guard does not protect %s: the controller's log says what to do.\n", resources)

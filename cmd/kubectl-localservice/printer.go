@@ -155,7 +155,11 @@ func (p *nodesPrinter) printAbove(lists []*diagnose.NodeList, isFirst bool) {
 			p.printLine(list.Controller)
 		}
 		for _, notice := range list.Notices {
-			p.printLine(p.prefix(list, ": ") + notice.Message)
+			prefix := p.prefix(list, ": ")
+			if notice.Common {
+				prefix = ""
+			}
+			p.printLine(prefix + notice.Message)
 		}
 	}
 }

@@ -272,7 +272,7 @@ func (o *reader) lists(ctx context.Context) (lists []*diagnose.NodeList) {
 }
 
 // none says that there is no LocalService of those that are chosen.
-func (o *reader) none(ctx context.Context) string {
+func (o *reader) none() string {
 	which, where := strings.Join(o.names, " or "), "namespace "+o.namespace
 	if o.namespace == metav1.NamespaceAll {
 		where = "any namespace"
@@ -280,8 +280,15 @@ func (o *reader) none(ctx context.Context) string {
 	if o.selector != "" {
 		which = "with labels " + o.selector
 	}
-	left := cached(o, "", func() string { return o.orphans(ctx, "") })
-	return words.Join(" ", "There is no LocalService", which, "in "+where+".", left)
+	return words.Join(" ", "There is no LocalService", which, "in "+where+".", o.orphans(o.namespace))
+}
+
+// orphans says which Services of a namespace a deleted LocalService has left, unless only one LocalService was read.
+func (o *reader) orphans(namespace string) string {
+	return diagnose.Orphans(inNamespace[corev1.Service](o.services, namespace), func(namespace, owner string) bool {
+		_, exists, _ := o.localServices.GetIndexer().GetByKey(cache.NewObjectName(namespace, owner).String())
+		return !exists && o.one == nil
+	}, o.kubectl)
 }
 
 // input returns what concerns LocalServices of a namespace.
@@ -293,6 +300,7 @@ func (o *reader) input(namespace string) diagnose.Input {
 		Services:       inNamespace[corev1.Service](o.services, namespace),
 		EndpointSlices: inNamespace[discoveryv1.EndpointSlice](o.endpointSlices, namespace),
 		Pods:           inNamespace[corev1.Pod](o.pods, namespace),
+		Orphans:        o.orphans(namespace),
 		Controller:     o.controller, Now: time.Now(), Stable: o.follows, ClusterDomain: o.clusterDomain,
 		Kubectl: o.kubectl,
 	}
@@ -366,7 +374,7 @@ func (o *reader) follow(ctx context.Context, report func(snapshot)) {
 func (o *reader) snapshot(ctx context.Context) snapshot {
 	s := snapshot{Status: view.Status{Loaded: true}, lists: o.lists(ctx)}
 	if len(s.lists) == 0 {
-		s.Nothing = o.none(ctx)
+		s.Nothing = o.none()
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()

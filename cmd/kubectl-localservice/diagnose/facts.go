@@ -34,6 +34,7 @@ type Input struct {
 	Services       []*corev1.Service
 	EndpointSlices []*discoveryv1.EndpointSlice
 	Pods           []*corev1.Pod
+	Orphans        string // see Orphans
 	Around         Around // what was seen when no pod was there
 	Controller     Controller
 	Now            time.Time

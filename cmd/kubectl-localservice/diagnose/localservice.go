@@ -16,6 +16,7 @@ import (
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/words"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
 // noticesOf returns what concerns a LocalService as a whole.
@@ -28,9 +29,28 @@ func noticesOf(f *facts) []Notice {
 		ports = Notice{Cause: "Clients must connect to the ports of the pods: a headless Service does not translate ports",
 			Message: sentence(words.TranslatedPorts(f.LocalService, f.portNumbers))}
 	}
-	noPods := Notice{NoPods, "No pod has the labels of spec.selector", whyNoPods(f)}
+	noPods := Notice{Reason: NoPods, Cause: "No pod has the labels of spec.selector", Message: whyNoPods(f)}
 	others := Notice{Cause: "A name leads to pods of several workloads", Message: otherPods(f)}
-	return only([]Notice{noPods, others, ports}, func(n Notice) bool { return n.Message != "" })
+	orphans := Notice{Cause: "Services of a deleted LocalService are left", Message: f.Orphans, Common: true}
+	return only([]Notice{noPods, others, ports, orphans}, func(n Notice) bool { return n.Message != "" })
+}
+
+// Orphans says that Services of a LocalService that is missing are left: of the first one, "" for none.
+func Orphans(services []*corev1.Service, isMissing func(namespace, name string) bool, kubectl string) string {
+	owner := func(s *corev1.Service) string { return s.Labels[v1alpha1.OwnerLabelKey] }
+	left := only(services, func(s *corev1.Service) bool {
+		isGenerated := s.Annotations[v1alpha1.NodeAnnotationKey]+s.Labels[v1alpha1.HostnamesLabelKey] != ""
+		return isGenerated && owner(s) != "" && metav1.GetControllerOfNoCopy(s) == nil && isMissing(s.Namespace, owner(s))
+	})
+	if len(left) == 0 {
+		return ""
+	}
+	s := slices.MinFunc(left, func(a, b *corev1.Service) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(owner(a), owner(b)))
+	})
+	return fmt.Sprintf("Services of a deleted LocalService %s/%s are left (--cascade=orphan), and will not lead to "+
+		"new pods. Create it again, or delete them: %s delete services -n %[1]s -l owner=%[2]s", s.Namespace, owner(s),
+		kubectl)
 }
 
 // otherPods says that a name leads to pods of several workloads of one kind, of which perhaps only one is meant.
