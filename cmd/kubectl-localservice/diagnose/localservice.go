@@ -53,17 +53,19 @@ func Orphans(services []*corev1.Service, isMissing func(namespace, name string) 
 		kubectl)
 }
 
-// otherPods says that a name leads to pods of several workloads of one kind, of which perhaps only one is meant.
+// otherPods says that a name leads to pods of several workloads, of which perhaps only one is meant.
 func otherPods(f *facts) string {
 	for _, n := range f.names {
-		names := map[string]string{} // by kind
+		first := ""
 		for _, p := range n.pods {
 			kind, name := workloadOf(p.object)
-			if other := cmp.Or(names[kind], name); p.runs && other != name {
-				return fmt.Sprintf("The name of %s leads to pods of %ss %s and %s. If only one of them is meant, add a label "+
-					"to spec.selector that only its pods have.", quoteForeign(n.result.Node), kind, other, name)
-			} else if p.runs {
-				names[kind] = name
+			switch workload := kind + " " + name; {
+			case !p.runs, kind == "": // Somebody may look into something.
+			case first != "" && first != workload:
+				return fmt.Sprintf("The name of %s leads to pods of %s and %s. If only one of them is meant, add a label to "+
+					"spec.selector that only its pods have.", quoteForeign(n.result.Node), first, workload)
+			default:
+				first = workload
 			}
 		}
 	}

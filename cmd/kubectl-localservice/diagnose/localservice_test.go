@@ -74,13 +74,12 @@ func TestMessage(t *testing.T) {
 		"nothing alike": {around(Around{Pods: []corev1.Pod{pod("x"), pod("z", func(p *corev1.Pod) { p.Labels["pod-template-hash"] = "1" })}}),
 			no + " The pods there have app=x: correct spec.selector, or their labels"},
 		"a typo": {around(Around{Workloads: makes("Deployment", "demoo", 1), Pods: []corev1.Pod{pod("x"), pod("y")}}), no + " The pods there have app=demoo,x=y or app=x or app=y: correct spec.selector, or their labels"},
-		"pods of two DaemonSets": {onNode(ports(""), objects.Pod("a", "n1", madeBy("DaemonSet", "web")),
-			objects.Pod("b", "n1", madeBy("StatefulSet", "db")), objects.Pod("c", "n1", madeBy("DaemonSet", "admin"))),
-			"The name of n1 leads to pods of DaemonSets web and admin. If only one of them is meant, add a label to " +
-				"spec.selector that only its pods have."},
-		"two revisions of a Deployment, one run, and one of before": {onNode(ports(""),
+		"pods of two workloads": {onNode(ports(""), objects.Pod("a", "n1"), objects.Pod("b", "n1", madeBy("DaemonSet", "web")),
+			objects.Pod("c", "n1", madeBy("ReplicaSet", "web-7c9"))), "The name of n1 leads to pods of DaemonSet web and " +
+			"Deployment web. If only one of them is meant, add a label to spec.selector that only its pods have."},
+		"two revisions of a Deployment, one of nobody, and an ended one": {onNode(ports(""),
 			objects.Pod("a", "n1", madeBy("ReplicaSet", "web-7c9")), objects.Pod("b", "n1", madeBy("ReplicaSet", "web-5d8")),
-			objects.Pod("c", "n1", madeBy("Job", "a-1")), objects.Pod("d", "n1", madeBy("Job", "b-1"), phase(corev1.PodSucceeded, ""))), ""},
+			objects.Pod("c", "n1"), objects.Pod("d", "n1", madeBy("Job", "b-1"), phase(corev1.PodSucceeded, ""))), ""},
 		"pods of two DaemonSets, on two nodes": {func() Input {
 			in := onNode(ports(""), objects.Pod("a", "n1", madeBy("DaemonSet", "amd64")), objects.Pod("b", "n2",
 				madeBy("DaemonSet", "arm64")))
