@@ -24,15 +24,22 @@ func noticesOf(f *facts) []Notice {
 	if f.isUnobserved && !f.Controller.Stopped {
 		return nil // Soon there is more to say.
 	}
+	translated := words.TranslatedPorts(f.LocalService, f.portNumbers)
 	ports := Notice{Cause: "No container declares a port of spec.ports", Message: undeclaredPorts(f)}
 	if ports.Message == "" { // Nobody is sent to a port that no container declares.
 		ports = Notice{Cause: "Clients must connect to the ports of the pods: a headless Service does not translate ports",
-			Message: sentence(words.TranslatedPorts(f.LocalService, f.portNumbers))}
+			Message: sentence(translated)}
 	}
 	noPods := Notice{Reason: NoPods, Cause: "No pod has the labels of spec.selector", Message: whyNoPods(f)}
 	others := Notice{Cause: "A name leads to pods of several workloads", Message: otherPods(f)}
 	orphans := Notice{Cause: "Services of a deleted LocalService are left", Message: f.Orphans, Common: true}
-	return only([]Notice{noPods, others, ports, orphans}, func(n Notice) bool { return n.Message != "" })
+	notices := []Notice{noPods, others, ports, orphans}
+	for _, more := range strings.Split(f.ready.Message, "; ")[1:] { // what is worth knowing although it is Ready
+		if f.ready.Status == metav1.ConditionTrue && more != translated && more != words.SelectorHint(f.LocalService) {
+			notices = append(notices, Notice{Cause: quoteForeign(more), Message: sentence(words.Printable(more))})
+		}
+	}
+	return only(notices, func(n Notice) bool { return n.Message != "" })
 }
 
 // Orphans says that Services of a LocalService that is missing are left: of the first one, "" for none.

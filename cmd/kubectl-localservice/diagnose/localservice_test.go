@@ -86,6 +86,14 @@ func TestMessage(t *testing.T) {
 			in.Nodes = nodesWith("n1", "n2")
 			return in
 		}(), ""},
+		"Ready, but": {onNode(func(ls *v1alpha1.LocalService) {
+			ls.Spec.ClusterIP, ls.Spec.Ports = "None", []v1alpha1.ServicePort{port("", 80, intstr.FromInt32(8080))}
+			ls.Status.Conditions[0].Message = "every selected node has its Service, and 1 of 2 nodes answer: x says why; " +
+				"clients must connect to port 8080 (not 80): a headless Service does not translate ports; the " +
+				"CustomResourceDefinition is older"
+		}, objects.Pod("a", "n1")), translated + "\nThe CustomResourceDefinition is older."},
+		"not Ready": {onNode(objects.Reporting(metav1.ConditionFalse, v1alpha1.ReasonWriteFailed, "x; y"),
+			objects.Pod("a", "n1")), ""},
 		"a label of nodes": {onNode(func(ls *v1alpha1.LocalService) {
 			ls.Spec.Selector = map[string]string{"kubernetes.io/hostname": "n1"}
 		}), "No pod in namespace default has the labels kubernetes.io/hostname=n1. The label kubernetes.io/hostname " +
