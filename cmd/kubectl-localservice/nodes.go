@@ -122,9 +122,6 @@ func (o *nodesOptions) run(ctx context.Context) error {
 	if len(lists) == 0 && printer.table != nil {
 		fmt.Fprintln(o.ErrOut, read.none())
 	}
-	if resources := words.Printable(read.controller.Unguarded); resources != "" && printer.table != nil {
-		fmt.Fprintf(o.ErrOut, "The guard does not protect %s: the controller's log says what to do.\n", resources)
-	}
 	if err == nil && o.exitCode && slices.ContainsFunc(lists, func(list *diagnose.NodeList) bool {
 		return list.Summary.Problem != "" || list.Summary.Answering < list.Summary.Nodes
 	}) {

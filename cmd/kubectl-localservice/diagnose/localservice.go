@@ -33,7 +33,12 @@ func noticesOf(f *facts) []Notice {
 	noPods := Notice{Reason: NoPods, Cause: "No pod has the labels of spec.selector", Message: whyNoPods(f)}
 	others := Notice{Cause: "A name leads to pods of several workloads", Message: otherPods(f)}
 	orphans := Notice{Cause: "Services of a deleted LocalService are left", Message: f.Orphans, Common: true}
-	notices := []Notice{noPods, others, ports, orphans}
+	guard := Notice{Cause: "The guard is not in force for the controller's account", Common: true}
+	if resources := quoteForeign(f.Controller.Unguarded); resources != "" {
+		guard.Message = guard.Cause + " (" + resources + "): apply guard.yaml of the release with the name of this account, " +
+			"or set -guard=false. The controller looks again every minute."
+	}
+	notices := []Notice{noPods, others, ports, orphans, guard}
 	for _, more := range strings.Split(f.ready.Message, "; ")[1:] { // what is worth knowing although it is Ready
 		if f.ready.Status == metav1.ConditionTrue && more != translated && more != words.SelectorHint(f.LocalService) {
 			notices = append(notices, Notice{Cause: quoteForeign(more), Message: sentence(words.Printable(more))})
