@@ -385,7 +385,8 @@ func TestErrors(t *testing.T) {
 		{args: "frob", want: `unknown command "frob" for "kubectl localservice"`},
 		{args: "nodes demo -o xml", want: `output format "xml", allowed formats are: …,json,…,wide,yaml`},
 		{args: "nodes nix -n other", want: "no LocalService other/nix: …`kubectl get localservices -n other`"},
-		{args: "url demo n7", want: "no name for node n7: see `kubectl localservice nodes demo -n default`"},
+		{args: "url demo n6", want: "no name for node n6: see `kubectl localservice nodes demo -n default`"},
+		{args: "url demo n7", want: "no name for node n7: there is no such node"},
 		{args: "url demo n5", want: "no name for node n5: the name is taken by a Service without an owner…" +
 			"see `kubectl localservice nodes demo -n default`"},
 		{args: "url demo n1 --port x", want: "has no port x: choose one of http 80, metrics 9090"},
