@@ -120,7 +120,7 @@ func TestRequests(t *testing.T) {
 	}
 	want := map[string]int{"get localservices": 1, "list nodes": 1, "list services": 1, "list endpointslices": 1,
 		"list leases": 1,
-		"list pods":   2, "list deployments": 1, "list statefulsets": 1, "list daemonsets": 1, "list events": 4}
+		"list pods":   2, "list deployments": 1, "list statefulsets": 1, "list daemonsets": 1, "list events": 5}
 	if !maps.Equal(got, want) {
 		t.Errorf("requests: %v; want %v", got, want)
 	}

@@ -235,7 +235,7 @@ func below(rows []row, reasonLength int) (lines []string) {
 		if len(r.CauseAbout()) > reasonLength {
 			text = r.Message
 		}
-		if text == "" {
+		if text == "" || text == r.list.Controller { // That is above the table.
 			continue
 		}
 		if nodes[p] == nil {

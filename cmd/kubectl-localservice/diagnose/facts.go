@@ -19,6 +19,7 @@ import (
 	scheduling "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/words"
@@ -60,8 +61,9 @@ type Workload struct {
 
 const eventUnpublished, eventPreempted = "FailedToUpdateEndpointSlices", "Preempted"
 
-// EventReasons lists the reasons of the events of Services, pods and PersistentVolumeClaims that are read.
-var EventReasons = []string{eventUnpublished, eventPreempted, "ProvisioningFailed", "FailedBinding"}
+// EventReasons lists the reasons of the events that are read: of LocalServices, Services, pods and PersistentVolumeClaims.
+var EventReasons = []string{eventUnpublished, eventPreempted, "ProvisioningFailed", "FailedBinding",
+	plan.EventNodeLabelRefused}
 
 // Controller holds what the Lease of the controller shows, the zero value if it could not be read, or if there is none.
 type Controller struct {
@@ -78,6 +80,7 @@ type Controller struct {
 type facts struct {
 	Input
 
+	idle         string    // why no controller acts, and what to do; "" if one does, or if that is not known
 	isUnobserved bool      // The controller has not acted on the spec yet.
 	agesAt       time.Time // what ages in texts refer to: Now, zero if texts are Stable
 	// ready is the condition Ready, and refusal its message while it says why something is not written for this spec.
@@ -186,6 +189,18 @@ func nodesOf(f *facts) map[string]*corev1.Node {
 		}
 	}
 	return nodes
+}
+
+// lastEvent returns the last message of a reason about an object, of those since a time: earlier ones may mislead.
+func (f *facts) lastEvent(reason, about string, since time.Time) string {
+	for _, e := range slices.Backward(f.Around.Events) {
+		last := slices.MaxFunc([]time.Time{e.LastTimestamp.Time, e.EventTime.Time,
+			ptr.Deref(e.Series, corev1.EventSeries{}).LastObservedTime.Time}, time.Time.Compare)
+		if e.Reason == reason && e.InvolvedObject.Name == about && !last.Before(since) {
+			return e.Message
+		}
+	}
+	return ""
 }
 
 // label returns the value of a label of a node that the LocalService selects.

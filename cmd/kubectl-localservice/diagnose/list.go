@@ -188,7 +188,7 @@ func Nodes(in Input) *NodeList {
 		n.result.Finding = findingOf(n)
 		complete(n)
 		isAnyLate = isAnyLate || n.result.Waits && n.facts.refusal == ""
-		list.AsksAround = list.AsksAround || n.result.Reason == NoPods || n.result.Reason == EndpointsOutdated
+		list.AsksAround = list.AsksAround || slices.Contains([]Reason{NoPods, EndpointsOutdated, PodsMislabelled}, n.result.Reason)
 		list.Summary.Reported = list.Summary.Reported || slices.Contains(reported[n.result.Reason], f.ready.Reason)
 		if n.result.Service != "" || n.rival != "" {
 			list.Summary.Nodes++
@@ -217,6 +217,7 @@ func newFacts(in Input) *facts {
 	if ls.Spec.Mode == v1alpha1.ModeHostnames {
 		f.purpose = plan.Published
 	}
+	f.idle = whyIdle(f)
 	f.isUnobserved = ls.Status.ObservedGeneration < ls.Generation
 	if !f.isUnobserved && f.ready.Status == metav1.ConditionFalse && slices.Contains(unwritten, f.ready.Reason) {
 		f.refusal = f.ready.Message

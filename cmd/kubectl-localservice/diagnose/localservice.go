@@ -217,13 +217,9 @@ func (c *Controller) Stops(kubectl string, now time.Time) string {
 // late and the spec is observed.
 func whyNotActed(f *facts, isAnyLate bool) string {
 	c, namespace := &f.Controller, f.LocalService.Namespace
-	switch stops := c.Stops(f.Kubectl, f.agesAt); {
-	case stops != "":
-		return stops
-	case len(c.Namespaces) > 0 && !sets.New(c.Namespaces...).HasAny(metav1.NamespaceAll, namespace):
-		return fmt.Sprintf("No controller watches namespace %s, so nothing here is kept up to date: that of Lease %s/%s "+
-			"watches %s. Ask the cluster's administrator to add the namespace to its -namespaces (Helm: namespaces)",
-			namespace, c.Namespace, c.Name, first(c.Namespaces))
+	switch {
+	case f.idle != "":
+		return f.idle
 	case !isAnyLate && !f.isUnobserved,
 		f.Now.Sub(f.LocalService.CreationTimestamp.Time) < patience:
 		return ""
@@ -233,8 +229,24 @@ func whyNotActed(f *facts, isAnyLate bool) string {
 			namespace, f.Kubectl, UsualNamespace)
 	}
 	return fmt.Sprintf("The controller runs, but has not finished with the latest change in namespace %s. Does it "+
-		"watch this namespace (-namespaces), and has it all permissions? Its log says: %s logs -n %s %s", namespace,
-		f.Kubectl, c.Namespace, cmp.Or(c.Holder, "POD"))
+		"watch this namespace (-namespaces), and has it all permissions? Its log says: %s", namespace, f.controllerLog())
+}
+
+// whyIdle says that no controller acts on a LocalService, and what to do; "" if one does, or if that is not known.
+func whyIdle(f *facts) string {
+	c, namespace := &f.Controller, f.LocalService.Namespace
+	if len(c.Namespaces) == 0 || c.Stopped || sets.New(c.Namespaces...).HasAny(metav1.NamespaceAll, namespace) {
+		return c.Stops(f.Kubectl, f.agesAt)
+	}
+	return fmt.Sprintf("No controller watches namespace %s, so nothing here is kept up to date: that of Lease %s/%s "+
+		"watches %s. Ask the cluster's administrator to add the namespace to its -namespaces (Helm: namespaces)",
+		namespace, c.Namespace, c.Name, first(c.Namespaces))
+}
+
+// controllerLog names the command that prints the controller's log.
+func (f *facts) controllerLog() string {
+	return fmt.Sprintf("%s logs -n %s %s", f.Kubectl, cmp.Or(f.Controller.Namespace, UsualNamespace),
+		cmp.Or(f.Controller.Holder, "POD"))
 }
 
 // patience is how long the controller may take.

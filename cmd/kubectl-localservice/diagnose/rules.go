@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -173,12 +174,9 @@ func serviceRule(reason Reason) rule {
 // whyUnpublished says why Kubernetes has not published the pods of a Service: in its own words, if it has recorded an
 // event. The name of the Service is also the beginning of those of its EndpointSlices.
 func whyUnpublished(n *name, service string) string {
-	for _, e := range slices.Backward(n.facts.Around.Events) {
-		if e.Reason == eventUnpublished && e.InvolvedObject.Name == service {
-			return regexp.MustCompile(`\b`+regexp.QuoteMeta(service)+`(-\w+)?`).ReplaceAllString(quoteForeign(e.Message), "…")
-		}
-	}
-	return "kube-controller-manager has not added them yet"
+	message := n.facts.lastEvent(eventUnpublished, service, time.Time{})
+	return cmp.Or(quoteForeign(regexp.MustCompile(`\b`+regexp.QuoteMeta(service)+`(-\w+)?`).ReplaceAllString(message, "…")),
+		"kube-controller-manager has not added them yet")
 }
 
 // whyMislabelled says which pods are on another node than their label says. Those of other nodes answer under the name.
@@ -187,8 +185,9 @@ func whyMislabelled(n *name) Finding {
 		About: each(n.mislabelled, func(p *pod) string {
 			return p.Name + " on " + p.object.Spec.NodeName + " has " + cmp.Or(p.NodeLabel, "none")
 		}),
-		Act: fmt.Sprintf("see why: %s get events -n %s --field-selector=reason=%s; without one, see whether the controller "+
-			"runs and labels pods (-label-pods)", n.facts.Kubectl, n.facts.LocalService.Namespace, plan.EventNodeLabelRefused)}
+		Act: cmp.Or(n.facts.idle, quoteForeign(n.facts.lastEvent(plan.EventNodeLabelRefused, n.facts.LocalService.Name,
+			n.mislabelled[0].Created.Time)), "see whether the controller labels pods (-label-pods) and has all "+
+			"permissions: "+n.facts.controllerLog())}
 }
 
 func podName(p *pod) string { return p.Name }
