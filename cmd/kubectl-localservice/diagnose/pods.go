@@ -267,10 +267,10 @@ func exited(code int32) string { return fmt.Sprint("exit code ", code) }
 
 // isLoop reports whether a container that runs again will most likely end once more: it has not run much longer than
 // before, nor for a minute for each time that it has ended. After a run of ten minutes, the kubelet forgets the crashes
-// before.
+// before. After a reboot, nobody may know how it ended.
 func isLoop(last *corev1.ContainerStateTerminated, runs time.Duration, restarts int32) bool {
 	before := last.FinishedAt.Sub(last.StartedAt.Time)
-	return before < 10*time.Minute && runs <= min(before+10*time.Second, time.Duration(restarts)*time.Minute)
+	return !last.FinishedAt.IsZero() && before < 10*time.Minute && runs <= min(before+10*time.Second, time.Duration(restarts)*time.Minute)
 }
 
 func restarts(c *corev1.ContainerStatus) string {
