@@ -288,7 +288,7 @@ func waitingFor(n *name) []*pod {
 
 const (
 	maxListed     = 3   // items of a text before it only counts
-	foreignLength = 300 // bytes of what somebody else wrote
+	foreignLength = 400 // bytes of what somebody else wrote
 )
 
 // first lists the first few items, and counts the rest.

@@ -77,8 +77,8 @@ var rules = []rule{
 	{EndpointsOutdated, func(n *name) bool {
 		return n.facts.hostnames != nil && !n.facts.isPublished
 	}, func(n *name) Finding {
-		return Finding{Cause: "the pods are not in EndpointSlices yet; " +
-			whyUnpublished(n, plan.ServiceName(n.facts.LocalService.Name, plan.Source, ""))}
+		return unpublished(n, "the pods are not in EndpointSlices yet", plan.ServiceName(n.facts.LocalService.Name,
+			plan.Source, ""))
 	}},
 	{EndpointsOutdated, func(n *name) bool { return n.facts.outdated.Has(n.result.Hostname) }, func(n *name) Finding {
 		return untilWritten(n.facts, EndpointsOutdated, "the name is not up to date")
@@ -101,8 +101,9 @@ var rules = []rule{
 			Act: seePod(n, n.unready[0])}
 	}},
 	{EndpointsOutdated, func(n *name) bool { return len(n.unpublished) > 0 }, func(n *name) Finding {
-		return Finding{About: each(n.unpublished, podName),
-			Cause: "pods are ready, but not in the EndpointSlices; " + whyUnpublished(n, n.result.Service)}
+		f := unpublished(n, "pods are ready, but not in the EndpointSlices", n.result.Service)
+		f.About = each(n.unpublished, podName)
+		return f
 	}},
 	{EndpointsOutdated, func(n *name) bool {
 		return n.result.Endpoints.Ready < n.result.Endpoints.Total
@@ -171,12 +172,15 @@ func serviceRule(reason Reason) rule {
 		func(n *name) Finding { return n.service }}
 }
 
-// whyUnpublished says why Kubernetes has not published the pods of a Service: in its own words, if it has recorded an
-// event. The name of the Service is also the beginning of those of its EndpointSlices.
-func whyUnpublished(n *name, service string) string {
+// unpublished says why Kubernetes has not published the pods of a Service: in its own words, if it has recorded an event.
+// The name of the Service is also the beginning of those of its EndpointSlices.
+func unpublished(n *name, problem, service string) Finding {
 	message := n.facts.lastEvent(eventUnpublished, service, time.Time{})
-	return cmp.Or(quoteForeign(regexp.MustCompile(`\b`+regexp.QuoteMeta(service)+`(-\w+)?`).ReplaceAllString(message, "…")),
-		"kube-controller-manager has not added them yet")
+	if message == "" {
+		return Finding{Cause: problem + "; kube-controller-manager has not added them yet"}
+	}
+	message = regexp.MustCompile(`\b`+regexp.QuoteMeta(service)+`(-\w+)?`).ReplaceAllString(message, "…")
+	return Finding{Cause: problem + "; " + quoteForeign(message), Act: "raise the quota, or correct what else that names"}
 }
 
 // whyMislabelled says which pods are on another node than their label says. Those of other nodes answer under the name.

@@ -334,7 +334,7 @@ func TestWords(t *testing.T) {
 		"not published yet": "pods are ready, but not in the EndpointSlices; kube-controller-manager has not added them " +
 			"yet (a)",
 		"not published, as a quota is used up": "pods are ready, but not in the EndpointSlices; Error updating Endpoint " +
-			`Slices for Service default/…: endpointslices "…" is forbidden: exceeded quota: objects (a)`,
+			`Slices for Service default/…: endpointslices "…" is forbidden: exceeded quota: objects (a); raise the quota, or correct what else that names`,
 		"an endpoint too many, as that is not ready": "1 of 2 endpoints are ready, the others are of no pod here; see who " +
 			"manages their EndpointSlice: kubectl get endpointslices -n default -l kubernetes.io/service-name=demo-n1 " +
 			"--show-labels",
