@@ -136,6 +136,7 @@ type pod struct {
 type trouble struct {
 	word        string // that stays the same while the cause does; "" if all is well
 	cause, note string // in words for people, and what else is known, such as how often it has restarted
+	act         string // what to do, instead of more
 	more        string // the command of kubectl that says more, "" for none: itsLog, itsEvents or itsNode
 	log         string // of the container that this is about, "" if it has not run
 	container   string // that this is about, "" for none, or if the pod has only one

@@ -113,7 +113,7 @@ func whyNotReady(p *corev1.Pod, containers []corev1.ContainerStatus, f *facts) t
 	case t.word != "" || isReady:
 		return t
 	case p.Spec.NodeName == "":
-		return whyWaiting(p, scheduled, &f.Around)
+		return whyWaiting(p, scheduled, f)
 	}
 	for _, gate := range p.Spec.ReadinessGates {
 		if set := conditions[gate.ConditionType]; set.Status == "" && ready.Reason != "ContainersNotReady" {
@@ -126,24 +126,26 @@ func whyNotReady(p *corev1.Pod, containers []corev1.ContainerStatus, f *facts) t
 }
 
 // whyWaiting says why a pod has no node: what is around it, and the scheduler.
-func whyWaiting(p *corev1.Pod, scheduled corev1.PodCondition, around *Around) trouble {
-	t, why := trouble{word: cmp.Or(scheduled.Reason, "Unscheduled")}, ""
-	for _, e := range around.Events {
+func whyWaiting(p *corev1.Pod, scheduled corev1.PodCondition, f *facts) trouble {
+	t, why := trouble{word: cmp.Or(scheduled.Reason, "Unscheduled"), more: itsEvents}, ""
+	for _, e := range f.Around.Events {
 		switch about := e.InvolvedObject; {
 		case about.Kind == "PersistentVolumeClaim" && slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
 			return isClaim(v) && v.PersistentVolumeClaim.ClaimName == about.Name
 		}):
-			why, t.note = "its PersistentVolumeClaim is not bound, "+quoteForeign(e.Message), about.Name
+			why = "its PersistentVolumeClaim is not bound, " + quoteForeign(e.Message)
+			t.act = fmt.Sprintf("see %s describe pvc -n %s %s", f.Kubectl, p.Namespace, about.Name)
 		case e.Reason == eventPreempted && p.GenerateName != "" && strings.HasPrefix(about.Name, p.GenerateName):
-			why, t.note = "a pod of a higher priority has its place", quoteForeign(e.Message)
+			why = "a pod of a higher priority has its place"
+			t.act = quoteForeign(e.Message) + ": make room, or raise its priority"
 		}
 	}
-	for i := range around.Pods {
-		other, node := &around.Pods[i], nodeOfDaemon(p)
-		t.note = strings.ReplaceAll(t.note, cmp.Or(string(other.UID), other.Name), other.Name) // Events have the UID.
+	for i := range f.Around.Pods {
+		other, node := &f.Around.Pods[i], nodeOfDaemon(p)
+		t.act = strings.ReplaceAll(t.act, cmp.Or(string(other.UID), other.Name), other.Name) // Events have the UID.
 		if taken := sets.List(hostPorts(p).Intersection(hostPorts(other))); other.Spec.NodeName != "" &&
 			len(taken) > 0 && (node == "" || node == other.Spec.NodeName) {
-			why, t.note = "another pod has its host port", taken[0]+": "+other.Name
+			why, t.act = "another pod has its host port "+taken[0], "remove pod "+other.Name+", or change the hostPort of one"
 		}
 	}
 	t.cause = "not scheduled: " + words.Join("; ", why, quoteForeign(cmp.Or(scheduled.Message,

@@ -132,7 +132,7 @@ var rules = []rule{
 		return Finding{Cause: "only terminating pods", About: each(n.terminating, podName)}
 	}},
 	{PodsNotReady, func(n *name) bool { return len(n.waiting) > 0 }, func(n *name) Finding {
-		return Finding{Cause: n.waiting[0].cause, About: byCause(n.waiting)}
+		return Finding{Cause: n.waiting[0].cause, About: byCause(n.waiting), Act: seePod(n, n.waiting[0])}
 	}},
 	{PodsEnded, func(n *name) bool { return len(n.pods) > 0 }, func(n *name) Finding {
 		f := Finding{State: Empty, Cause: "only ended pods: " + n.pods[0].cause, About: byCause(n.pods)}
@@ -240,7 +240,7 @@ func seePod(n *name, p *pod) string {
 	if p.more == itsLog && p.Log == LogPrevious {
 		command += " --previous"
 	}
-	return command
+	return cmp.Or(p.act, command)
 }
 
 // namedPorts lists the ports that the pods name.

@@ -344,7 +344,7 @@ func TestWords(t *testing.T) {
 			"DaemonSet: a Job ends",
 		"no pod":                           "no matching pod here (app=demo)",
 		"as many replicas as names":        "no matching pod here (app=demo)",
-		"a pod waits that could come here": "not scheduled: " + unscheduled + " (a)",
+		"a pod waits that could come here": "not scheduled: " + unscheduled + " (a); see kubectl describe pod -n default a",
 		"fewer replicas than names": "no matching pod here (app=demo); Deployment web has 1 replica for 2 names: scale it, " +
 			"by minReplicas if a HorizontalPodAutoscaler does, or use a DaemonSet",
 		"cordoned": "no matching pod here; the node is cordoned (app=demo)",
@@ -353,11 +353,12 @@ func TestWords(t *testing.T) {
 		"tainted without a value": "no matching pod here; the node is tainted with a.b/c:NoExecute, which its pods do not " +
 			"tolerate (app=demo)",
 		"its volume": `not scheduled: its PersistentVolumeClaim is not bound, storageclass "fast" not found; ` +
-			unscheduled + " (a: data)",
-		"preempted": "not scheduled: a pod of a higher priority has its place; " + unscheduled + " (web-7: Preempted by " +
-			"pod big on node n1)",
-		"its host port": "not scheduled: another pod has its host port; " + unscheduled + " (b: 9100/TCP: old)",
-		"down":          "the node is NotReady (for 40s); see kubectl describe node n1",
+			unscheduled + " (a); see kubectl describe pvc -n default data",
+		"preempted": "not scheduled: a pod of a higher priority has its place; " + unscheduled + " (web-7); Preempted by " +
+			"pod big on node n1: make room, or raise its priority",
+		"its host port": "not scheduled: another pod has its host port 9100/TCP; " + unscheduled + " (b); remove pod old, or " +
+			"change the hostPort of one",
+		"down": "the node is NotReady (for 40s); see kubectl describe node n1",
 	} {
 		if _, got := all[name].find(t); got.Message != want {
 			t.Errorf("%s: got\n%s\nwant\n%s", name, got.Message, want)
