@@ -89,34 +89,29 @@ func (c *cluster) lookAround(ctx context.Context, namespace string) (out diagnos
 	ctx, cancel := context.WithTimeout(ctx, aroundTimeout)
 	defer cancel()
 	opts, apps := metav1.ListOptions{Limit: aroundLimit}, c.kube.AppsV1()
-	add := func(kind string, meta *metav1.ObjectMeta, template *corev1.PodTemplateSpec, replicas int32) {
+	add := func(kind string, meta metav1.ObjectMeta, template corev1.PodTemplateSpec, replicas int32) {
 		out.Workloads = append(out.Workloads, diagnose.Workload{Kind: kind, Name: meta.Name, Labels: template.Labels,
 			Replicas: replicas})
 	}
-	// Each of these may fail without the others.
-	if pods, err := c.kube.CoreV1().Pods(namespace).List(ctx, opts); err == nil {
-		out.Pods = pods.Items
+	// Each of these may fail without the others, and then lists nothing.
+	pods, _ := c.kube.CoreV1().Pods(namespace).List(ctx, opts)
+	out.Pods = pods.Items
+	deployments, _ := apps.Deployments(namespace).List(ctx, opts)
+	for _, d := range deployments.Items {
+		add("Deployment", d.ObjectMeta, d.Spec.Template, ptr.Deref(d.Spec.Replicas, 1))
 	}
-	deployments, err := apps.Deployments(namespace).List(ctx, opts)
-	for i := 0; err == nil && i < len(deployments.Items); i++ {
-		d := &deployments.Items[i]
-		add("Deployment", &d.ObjectMeta, &d.Spec.Template, ptr.Deref(d.Spec.Replicas, 1))
+	statefulSets, _ := apps.StatefulSets(namespace).List(ctx, opts)
+	for _, s := range statefulSets.Items {
+		add("StatefulSet", s.ObjectMeta, s.Spec.Template, ptr.Deref(s.Spec.Replicas, 1))
 	}
-	statefulSets, err := apps.StatefulSets(namespace).List(ctx, opts)
-	for i := 0; err == nil && i < len(statefulSets.Items); i++ {
-		s := &statefulSets.Items[i]
-		add("StatefulSet", &s.ObjectMeta, &s.Spec.Template, ptr.Deref(s.Spec.Replicas, 1))
-	}
-	daemonSets, err := apps.DaemonSets(namespace).List(ctx, opts)
-	for i := 0; err == nil && i < len(daemonSets.Items); i++ {
-		d := &daemonSets.Items[i]
-		add("DaemonSet", &d.ObjectMeta, &d.Spec.Template, math.MaxInt32) // It depends on the nodes.
+	daemonSets, _ := apps.DaemonSets(namespace).List(ctx, opts)
+	for _, d := range daemonSets.Items {
+		add("DaemonSet", d.ObjectMeta, d.Spec.Template, math.MaxInt32) // It depends on the nodes.
 	}
 	for _, reason := range diagnose.EventReasons {
 		opts.FieldSelector = fields.OneTermEqualSelector("reason", reason).String()
-		if events, err := c.kube.CoreV1().Events(namespace).List(ctx, opts); err == nil {
-			out.Events = append(out.Events, events.Items...)
-		}
+		events, _ := c.kube.CoreV1().Events(namespace).List(ctx, opts)
+		out.Events = append(out.Events, events.Items...)
 	}
 	return out
 }

@@ -187,8 +187,7 @@ func (p *nodesPrinter) printSummaries(lists []*diagnose.NodeList) {
 	}
 }
 
-// printLine prints a line once, unless it was already among the last ones. It goes to stderr, so that programs that
-// read the table do not stumble over it.
+// printLine prints a line once, unless the last ones had it, to stderr: programs read the table.
 func (p *nodesPrinter) printLine(line string) {
 	if line != "" && !p.lines.Has(line) && !p.linesBefore.Has(line) {
 		fmt.Fprintln(p.ErrOut, words.Printable(line))

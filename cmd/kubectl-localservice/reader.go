@@ -27,6 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/pager"
@@ -135,8 +136,9 @@ func (c *cluster) read(ctx context.Context, chosen choice, withPods bool) (*read
 	}
 	o := &reader{cluster: c, choice: chosen, allNodes: true, withPods: withPods, wake: make(chan struct{}, 1),
 		problems: map[string]string{}, around: utilcache.NewExpiring()}
+	o.services = newSource(o, "services", &corev1.Service{}, o.kube.CoreV1().Services(o.namespace), "")
 	for _, name := range chosen.names {
-		ls, err := c.localService(ctx, name)
+		ls, err := o.localService(ctx, name)
 		if err != nil {
 			return nil, err
 		}
@@ -151,11 +153,22 @@ func (c *cluster) read(ctx context.Context, chosen choice, withPods bool) (*read
 	o.localServices = newSource(o, "localservices", &v1alpha1.LocalService{},
 		o.cluster.localServices.LocalserviceV1alpha1().LocalServices(o.namespace), only)
 	o.nodes = newSource(o, "nodes", &corev1.Node{}, o.kube.CoreV1().Nodes(), "")
-	o.services = newSource(o, "services", &corev1.Service{}, o.kube.CoreV1().Services(o.namespace), "")
 	o.endpointSlices = newSource(o, "endpointslices", &discoveryv1.EndpointSlice{},
 		o.kube.DiscoveryV1().EndpointSlices(o.namespace), "")
 	o.pods = newSource(o, "pods", &corev1.Pod{}, o.kube.CoreV1().Pods(o.namespace), "")
 	return o, o.readSources(ctx)
+}
+
+func (o *reader) localService(ctx context.Context, name string) (*v1alpha1.LocalService, error) {
+	ls, err := o.cluster.localServices.LocalserviceV1alpha1().LocalServices(o.namespace).Get(ctx, name, metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) || isUnknownResource(err) {
+		return ls, err
+	}
+	_ = o.readSource(ctx, o.services) // There is less to say if they may not be listed.
+	return nil, errors.New(words.Join(". ", fmt.Sprintf("there is no LocalService %s/%s: `%s get localservices -n %[1]s` "+
+		"lists those of this namespace, -n chooses another one", o.namespace, name, o.kubectl),
+		diagnose.Orphans(inNamespace[corev1.Service](o.services, o.namespace),
+			func(key string) bool { return key == o.namespace+"/"+name }, o.kubectl)))
 }
 
 // lister lists and watches a resource, as all clients do.
@@ -202,8 +215,7 @@ func trim(object any) (any, error) {
 	return object, nil
 }
 
-// IsWatchListSemanticsUnSupported keeps informers from streaming lists: behind a proxy that drops bookmarks, they would
-// wait for the end of the list without end.
+// IsWatchListSemanticsUnSupported avoids streaming lists, whose end a proxy that drops bookmarks hides.
 func (*source) IsWatchListSemanticsUnSupported() bool { return true }
 
 func (o *reader) sources() []*source {
@@ -217,8 +229,7 @@ func (o *reader) sources() []*source {
 	return sources
 }
 
-// readSources lists from all sources at the same time. Many users who may see everything in a namespace may not list
-// nodes: they see the nodes that have a name.
+// readSources lists from all sources at once. Users who may not list nodes see those that have a name.
 func (o *reader) readSources(ctx context.Context) error {
 	var reading errgroup.Group
 	for _, s := range o.sources() {
@@ -280,27 +291,24 @@ func (o *reader) none() string {
 	if o.selector != "" {
 		which = "with labels " + o.selector
 	}
-	return words.Join(" ", "There is no LocalService", which, "in "+where+".", o.orphans(o.namespace))
-}
-
-// orphans says which Services of a namespace a deleted LocalService has left, unless only one LocalService was read.
-func (o *reader) orphans(namespace string) string {
-	return diagnose.Orphans(inNamespace[corev1.Service](o.services, namespace), func(namespace, owner string) bool {
-		_, exists, _ := o.localServices.GetIndexer().GetByKey(cache.NewObjectName(namespace, owner).String())
-		return !exists && o.one == nil
-	}, o.kubectl)
+	return words.Join(" ", "There is no LocalService", which, "in "+where+".", o.input(o.namespace).Orphans)
 }
 
 // input returns what concerns LocalServices of a namespace.
 func (o *reader) input(namespace string) diagnose.Input {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	services := inNamespace[corev1.Service](o.services, namespace)
+	isMissing := func(key string) bool {
+		_, exists, _ := o.localServices.GetIndexer().GetByKey(key)
+		return !exists && o.one == nil // Otherwise only that one has been read.
+	}
 	return diagnose.Input{
 		Nodes: inNamespace[corev1.Node](o.nodes, metav1.NamespaceAll), AllNodes: o.allNodes,
-		Services:       inNamespace[corev1.Service](o.services, namespace),
+		Services:       services,
 		EndpointSlices: inNamespace[discoveryv1.EndpointSlice](o.endpointSlices, namespace),
 		Pods:           inNamespace[corev1.Pod](o.pods, namespace),
-		Orphans:        o.orphans(namespace),
+		Orphans:        diagnose.Orphans(services, isMissing, o.kubectl),
 		Controller:     o.controller, Now: time.Now(), Stable: o.follows, ClusterDomain: o.clusterDomain,
 		Kubectl: o.kubectl,
 	}
@@ -355,10 +363,10 @@ func (o *reader) follow(ctx context.Context, report func(snapshot)) {
 		running.Go(func() { s.RunWithContext(ctx) })
 	}
 	running.Go(func() {
-		for sleep(ctx, controllerPoll); ctx.Err() == nil; sleep(ctx, controllerPoll) {
+		wait.UntilWithContext(ctx, func(ctx context.Context) {
 			o.setController(ctx)
 			o.signal() // Containers that run may have become well.
-		}
+		}, controllerPoll)
 	})
 	for ctx.Err() == nil {
 		began := time.Now()

@@ -195,8 +195,7 @@ func (o *reader) nameOf(list *diagnose.NodeList, node string) (*diagnose.Node, e
 		words.Join(": ", what+" "+node, why, o.seeNodes(ls)))
 }
 
-// choosePort finds a port of a LocalService by its name or number; for "", the first one. A headless LocalService
-// without ports has them all.
+// choosePort finds a port by its name or number, the first for "". A headless LocalService without ports has them all.
 func choosePort(ls *v1alpha1.LocalService, nameOrNumber string) (*v1alpha1.ServicePort, error) {
 	var choices []string
 	number, err := strconv.ParseUint(nameOrNumber, 10, 16)

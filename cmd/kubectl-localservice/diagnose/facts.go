@@ -75,8 +75,7 @@ type Controller struct {
 	Unguarded       string    // the resources that the guard does not protect
 }
 
-// facts holds what is known about a LocalService, by subject. Of the Input, Services, EndpointSlices and Pods are only
-// those that may be its own.
+// facts holds what is known about a LocalService. Of the Input, it keeps only objects that may be of this one.
 type facts struct {
 	Input
 
@@ -137,7 +136,7 @@ type trouble struct {
 	word        string // that stays the same while the cause does; "" if all is well
 	cause, note string // in words for people, and what else is known, such as how often it has restarted
 	act         string // what to do, instead of more
-	more        string // the command of kubectl that says more, "" for none: itsLog, itsEvents or itsNode
+	more        string // the command of kubectl that says more, "" for none: itsLog or itsEvents
 	log         string // of the container that this is about, "" if it has not run
 	container   string // that this is about, "" for none, or if the pod has only one
 }
@@ -153,9 +152,8 @@ type endpoint struct {
 var unwritten = []string{v1alpha1.ReasonWriteFailed, v1alpha1.ReasonHostnamesNotPermitted, v1alpha1.ReasonInvalidSpec,
 	v1alpha1.ReasonContested, v1alpha1.ReasonWaiting, v1alpha1.ReasonWritingServices}
 
-// nodesOf returns the nodes that a LocalService selects. If the user may not list nodes, they are those that its
-// Services or published names are for, and the pods' nodes, if their names are known without labels. With groupBy, the
-// hostname then stands for the value of the label.
+// nodesOf returns the nodes that a LocalService selects. If the user may not list nodes, Services, published names
+// and, if no labels matter, pods show which there are. With groupBy, the hostname then stands for the value.
 func nodesOf(f *facts) map[string]*corev1.Node {
 	ls, nodes := f.LocalService, map[string]*corev1.Node{}
 	for _, node := range f.Nodes {
@@ -288,8 +286,11 @@ func waitingFor(n *name) []*pod {
 }
 
 const (
-	maxListed     = 3   // items of a text before it only counts
-	foreignLength = 400 // bytes of what somebody else wrote
+	maxListed     = 3                // items of a text before it only counts
+	foreignLength = 400              // bytes of what somebody else wrote
+	patience      = 10 * time.Second // how long the controller may take
+	// UsualNamespace is where the controller is installed according to its documents.
+	UsualNamespace = "local-service-system"
 )
 
 // first lists the first few items, and counts the rest.
@@ -329,8 +330,7 @@ func withNote(text, note string) string {
 	return text + " (" + note + ")"
 }
 
-// Natural returns a function that compares names as people order them: node-2 comes before node-10. Only one goroutine
-// may use it.
+// Natural returns a function that orders names as people do: node-2 before node-10. Only one goroutine may use it.
 func Natural() func(a, b string) int {
 	order := collate.New(language.Und, collate.Numeric)
 	return func(a, b string) int { return cmp.Or(order.CompareString(a, b), cmp.Compare(a, b)) }

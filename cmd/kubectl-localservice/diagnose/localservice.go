@@ -47,38 +47,37 @@ func noticesOf(f *facts) []Notice {
 	return only(notices, func(n Notice) bool { return n.Message != "" })
 }
 
-// Orphans says that Services of a LocalService that is missing are left: of the first one, "" for none.
-func Orphans(services []*corev1.Service, isMissing func(namespace, name string) bool, kubectl string) string {
-	owner := func(s *corev1.Service) string { return s.Labels[v1alpha1.OwnerLabelKey] }
-	left := only(services, func(s *corev1.Service) bool {
-		isGenerated := s.Annotations[v1alpha1.NodeAnnotationKey]+s.Labels[v1alpha1.HostnamesLabelKey] != ""
-		return isGenerated && owner(s) != "" && metav1.GetControllerOfNoCopy(s) == nil && isMissing(s.Namespace, owner(s))
-	})
+// Orphans says that Services of a LocalService that is missing are left: of the first by its key, "" for none.
+func Orphans(services []*corev1.Service, isMissing func(key string) bool, kubectl string) string {
+	left := sets.Set[string]{}
+	for _, s := range services {
+		owner := s.Labels[v1alpha1.OwnerLabelKey]
+		isGenerated := owner != "" && plan.NodeOf(s)+s.Labels[v1alpha1.HostnamesLabelKey] != ""
+		if isGenerated && metav1.GetControllerOfNoCopy(s) == nil && isMissing(s.Namespace+"/"+owner) {
+			left.Insert(s.Namespace + "/" + owner)
+		}
+	}
 	if len(left) == 0 {
 		return ""
 	}
-	s := slices.MinFunc(left, func(a, b *corev1.Service) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(owner(a), owner(b)))
-	})
+	namespace, owner, _ := strings.Cut(sets.List(left)[0], "/")
 	return fmt.Sprintf("Services of a deleted LocalService %s/%s are left (--cascade=orphan), and will not lead to "+
-		"new pods. Create it again, or delete them: %s delete services -n %[1]s -l owner=%[2]s", s.Namespace, owner(s),
-		kubectl)
+		"new pods. Create it again, or delete them: %s delete services -n %[1]s -l owner=%[2]s", namespace, owner, kubectl)
 }
 
 // otherPods says that a name leads to pods of several workloads, of which perhaps only one is meant.
 func otherPods(f *facts) string {
 	for _, n := range f.names {
-		first := ""
+		workloads := sets.Set[string]{}
 		for _, p := range n.pods {
-			kind, name := workloadOf(p.object)
-			switch workload := kind + " " + name; {
-			case !p.runs, kind == "": // Somebody may look into something.
-			case first != "" && first != workload:
-				return fmt.Sprintf("The name of %s leads to pods of %s and %s. If only one of them is meant, add a label to "+
-					"spec.selector that only its pods have.", quoteForeign(n.result.Node), first, workload)
-			default:
-				first = workload
+			if kind, name := workloadOf(p.object); p.runs && kind != "" { // Bare pods are there to look into something.
+				workloads.Insert(kind + " " + name)
 			}
+		}
+		if len(workloads) > 1 {
+			return fmt.Sprintf("The name of %s leads to pods of %s. If only one of them is meant, add a label to "+
+				"spec.selector that only its pods have.", quoteForeign(n.result.Node),
+				strings.Join(sets.List(workloads)[:2], " and "))
 		}
 	}
 	return ""
@@ -176,8 +175,7 @@ func sentence(text string) string {
 	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
 
-// undeclaredPorts says which ports no container declares, although containers declare others. A program may listen
-// there all the same.
+// undeclaredPorts says which ports no container declares, where others are. Something may listen there all the same.
 func undeclaredPorts(f *facts) string {
 	declared := sets.Set[string]{}
 	for _, p := range f.Pods {
@@ -199,11 +197,7 @@ func undeclaredPorts(f *facts) string {
 		"targetPort or protocol.", first(unknown), first(sets.List(declared)))
 }
 
-// UsualNamespace is where the controller is installed according to its documents.
-const UsualNamespace = "local-service-system"
-
-// Stops says that the controller does not seem to run, and how to look; "" if it runs, or if that is not known. A zero
-// now is for a text that stays the same.
+// Stops says that the controller does not seem to run, and how to look. A zero now is for a text that stays the same.
 func (c *Controller) Stops(kubectl string, now time.Time) string {
 	if !c.Stopped {
 		return ""
@@ -213,23 +207,14 @@ func (c *Controller) Stops(kubectl string, now time.Time) string {
 		since(metav1.NewTime(c.Renewed), now), kubectl, c.Namespace)
 }
 
-// whyNotActed says that no controller has acted on a LocalService, and how to look; "" if one has, or if no name is
-// late and the spec is observed.
+// whyNotActed says that no controller has acted on what is late, or acts at all, and how to look.
 func whyNotActed(f *facts, isAnyLate bool) string {
-	c, namespace := &f.Controller, f.LocalService.Namespace
-	switch {
-	case f.idle != "":
+	isNew := f.Now.Sub(f.LocalService.CreationTimestamp.Time) < patience
+	if f.idle != "" || !isAnyLate && !f.isUnobserved || isNew {
 		return f.idle
-	case !isAnyLate && !f.isUnobserved,
-		f.Now.Sub(f.LocalService.CreationTimestamp.Time) < patience:
-		return ""
-	case c.Name == "":
-		return fmt.Sprintf("No controller has reported the latest change in namespace %s. Does one run, and does it "+
-			"watch this namespace (-namespaces)? Ask the cluster's administrator, or see %s get deployments,pods -n %s",
-			namespace, f.Kubectl, UsualNamespace)
 	}
-	return fmt.Sprintf("The controller runs, but has not finished with the latest change in namespace %s. Does it "+
-		"watch this namespace (-namespaces), and has it all permissions? Its log says: %s", namespace, f.controllerLog())
+	return fmt.Sprintf("No controller has finished with the latest change in namespace %s. Does one run, does it watch this "+
+		"namespace (-namespaces), and has it all permissions? Its log says: %s", f.LocalService.Namespace, f.controllerLog())
 }
 
 // whyIdle says that no controller acts on a LocalService, and what to do; "" if one does, or if that is not known.
@@ -248,6 +233,3 @@ func (f *facts) controllerLog() string {
 	return fmt.Sprintf("%s logs -n %s %s", f.Kubectl, cmp.Or(f.Controller.Namespace, UsualNamespace),
 		cmp.Or(f.Controller.Holder, "POD"))
 }
-
-// patience is how long the controller may take.
-const patience = 10 * time.Second

@@ -126,15 +126,11 @@ func TestController(t *testing.T) {
 	const (
 		stops = "The controller does not seem to run: Lease ops/lsc has not been renewed for 90s. See whether its pods " +
 			"run, and in their log what they wait for: kubectl get deployments,pods -n ops"
-		waits = "The controller runs, but has not finished with the latest change in namespace default. Does it " +
-			"watch this namespace (-namespaces), and has it all permissions? Its " +
-			"log says: kubectl logs -n ops lsc-7-x"
+		waits = "No controller has finished with the latest change in namespace default. Does one run, does it watch this " +
+			"namespace (-namespaces), and has it all permissions? Its log says: kubectl logs -n "
 		unwatched = "No controller watches namespace default, so nothing here is kept up to date: that of Lease ops/lsc " +
 			"watches shop, payments. Ask the cluster's administrator to add the namespace to its -namespaces (Helm: " +
 			"namespaces)"
-		unknown = "No controller has reported the latest change in namespace default. Does one run, and does it " +
-			"watch this namespace (-namespaces)? Ask the cluster's administrator, or see kubectl get " +
-			"deployments,pods -n local-service-system"
 	)
 	missing, unobserved, unlabelled, refused := well, well, well, well
 	missing.Services = nil
@@ -156,11 +152,11 @@ func TestController(t *testing.T) {
 		"all is still well":        {well, stopped, stops},
 		"watched":                  {well, watches, ""},
 		"not watched":              {well, another, unwatched},
-		"missing":                  {missing, runs, waits},
+		"missing":                  {missing, runs, waits + "ops lsc-7-x"},
 		"missing, stopped":         {missing, stopped, stops},
-		"missing, not known":       {missing, Controller{}, unknown},
+		"missing, not known":       {missing, Controller{}, waits + "local-service-system POD"},
 		"missing, refused":         {refused, runs, ""},
-		"not acted on the change":  {unobserved, runs, waits},
+		"not acted on the change":  {unobserved, runs, waits + "ops lsc-7-x"},
 		"created a moment ago":     {created, runs, ""},
 		"created, stopped":         {created, stopped, stops},
 		"pods without their label": {unlabelled, runs, ""},

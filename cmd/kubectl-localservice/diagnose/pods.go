@@ -26,7 +26,6 @@ const (
 
 	itsLog    = "logs"
 	itsEvents = "describe pod"
-	itsNode   = "describe node"
 )
 
 func addPods(f *facts) {
@@ -87,7 +86,7 @@ func podOf(object *corev1.Pod, f *facts) *pod {
 		p.cause, p.more = "not ready", itsEvents
 		if node := f.nodes[nodeName]; node != nil && unreadiness(node) != nil {
 			p.cause, p.note = "its node "+nodeName+" is NotReady", since(unreadiness(node).LastTransitionTime, f.agesAt)
-			p.more = itsNode
+			p.act = fmt.Sprintf("see %s describe node %s", f.Kubectl, nodeName)
 		}
 	}
 	p.Message = withNote(p.cause, p.note)
@@ -131,7 +130,7 @@ func whyWaiting(p *corev1.Pod, scheduled corev1.PodCondition, f *facts) trouble 
 	for _, e := range f.Around.Events {
 		switch about := e.InvolvedObject; {
 		case about.Kind == "PersistentVolumeClaim" && slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
-			return isClaim(v) && v.PersistentVolumeClaim.ClaimName == about.Name
+			return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == about.Name
 		}):
 			why = "its PersistentVolumeClaim is not bound, " + quoteForeign(e.Message)
 			t.act = fmt.Sprintf("see %s describe pvc -n %s %s", f.Kubectl, p.Namespace, about.Name)
@@ -153,8 +152,6 @@ func whyWaiting(p *corev1.Pod, scheduled corev1.PodCondition, f *facts) trouble 
 	return t
 }
 
-func isClaim(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil }
-
 func hostPorts(p *corev1.Pod) sets.Set[string] {
 	ports := sets.New[string]()
 	for _, port := range containerPorts(p) {
@@ -165,8 +162,7 @@ func hostPorts(p *corev1.Pod) sets.Set[string] {
 	return ports
 }
 
-// whyContainerNotReady says which container of a pod is not ready and why, or in one that is ready, which seems to end
-// again soon.
+// whyContainerNotReady says which container of a pod is not ready, or seems to end again soon, and why.
 func whyContainerNotReady(p *corev1.Pod, containers []corev1.ContainerStatus, isReady bool, f *facts) trouble {
 	inits := len(p.Status.InitContainerStatuses)
 	in := func(i int, t trouble) trouble {
@@ -267,12 +263,12 @@ func specOf(p *corev1.Pod, name string) (spec corev1.Container) {
 
 func exited(code int32) string { return fmt.Sprint("exit code ", code) }
 
-// isLoop reports whether a container that runs again will most likely end once more: it has not run much longer than
-// before, nor for a minute for each time that it has ended. After a run of ten minutes, the kubelet forgets the crashes
-// before. After a reboot, nobody may know how it ended.
+// isLoop reports whether a container that runs again most likely ends once more: it has not run much longer than before,
+// nor a minute for each end. The kubelet forgets them after a run of ten minutes, and may after a reboot.
 func isLoop(last *corev1.ContainerStateTerminated, runs time.Duration, restarts int32) bool {
 	before := last.FinishedAt.Sub(last.StartedAt.Time)
-	return !last.FinishedAt.IsZero() && before < 10*time.Minute && runs <= min(before+10*time.Second, time.Duration(restarts)*time.Minute)
+	return !last.FinishedAt.IsZero() && before < 10*time.Minute &&
+		runs <= min(before+10*time.Second, time.Duration(restarts)*time.Minute)
 }
 
 func restarts(c *corev1.ContainerStatus) string {

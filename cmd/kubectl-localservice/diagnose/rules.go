@@ -97,8 +97,7 @@ var rules = []rule{
 		return f
 	}},
 	{PodsNotReady, func(n *name) bool { return len(n.unready) > 0 }, func(n *name) Finding {
-		return Finding{Cause: n.unready[0].cause, About: byCause(n.unready),
-			Act: seePod(n, n.unready[0])}
+		return Finding{Cause: n.unready[0].cause, About: byCause(n.unready), Act: seePod(n, n.unready[0])}
 	}},
 	{EndpointsOutdated, func(n *name) bool { return len(n.unpublished) > 0 }, func(n *name) Finding {
 		f := unpublished(n, "pods are ready, but not in the EndpointSlices", n.result.Service)
@@ -147,8 +146,7 @@ var rules = []rule{
 	{NoPods, func(*name) bool { return true }, func(n *name) Finding { return noPod(n, "") }},
 }
 
-// reported lists, by the reason of a name, the reasons of the condition Ready that are about the same: the page has one
-// line for both.
+// reported lists, by the reason of a name, the reasons of Ready about the same: the page has one line for both.
 var reported = map[Reason][]string{
 	NameConflict:      {v1alpha1.ReasonNameTaken},
 	NodeWithoutName:   {v1alpha1.ReasonNoNodesSelected},
@@ -225,13 +223,10 @@ func byCause(pods []*pod) string {
 	})
 }
 
-// seePod names the command that says more about what is wrong with a pod, "" if there is none.
+// seePod says what to do about a pod, or names the command that says more about what is wrong with it; "" for neither.
 func seePod(n *name, p *pod) string {
-	switch p.more {
-	case "":
-		return ""
-	case itsNode:
-		return fmt.Sprintf("see %s %s %s", n.facts.Kubectl, p.more, p.object.Spec.NodeName)
+	if p.more == "" || p.act != "" {
+		return p.act
 	}
 	command := fmt.Sprintf("see %s %s -n %s %s", n.facts.Kubectl, p.more, p.object.Namespace, p.Name)
 	if p.more == itsLog && p.Container != "" {
@@ -240,7 +235,7 @@ func seePod(n *name, p *pod) string {
 	if p.more == itsLog && p.Log == LogPrevious {
 		command += " --previous"
 	}
-	return cmp.Or(p.act, command)
+	return command
 }
 
 // namedPorts lists the ports that the pods name.
