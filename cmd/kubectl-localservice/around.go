@@ -24,6 +24,10 @@ const (
 	leaseName = "local-service-controller" // by default
 	renewal   = 3 * time.Second            // A controller that runs renews its Lease twice a second, by default.
 	clockSkew = 5 * time.Minute            // of machines. A Lease that was renewed later is not a controller's.
+
+	aroundLasts   = 15 * time.Second // A watch keeps for so long what it has seen around LocalServices.
+	aroundTimeout = 5 * time.Second  // The nodes are not shown before a look around ends.
+	aroundLimit   = 500              // objects of each kind
 )
 
 // readController finds out from the controller's Lease whether it runs, the zero value if that cannot be known: a
@@ -77,12 +81,6 @@ func (c *cluster) lease(ctx context.Context) (lease *coordinationv1.Lease, watch
 	}
 	return lease, watched
 }
-
-const (
-	aroundLasts   = 15 * time.Second // A watch keeps for so long what it has seen around LocalServices.
-	aroundTimeout = 5 * time.Second  // The nodes are not shown before a look around ends.
-	aroundLimit   = 500              // objects of each kind
-)
 
 // lookAround reads what says why pods of a namespace are missing. What the user may not read is left out.
 func (c *cluster) lookAround(ctx context.Context, namespace string) (out diagnose.Around) {

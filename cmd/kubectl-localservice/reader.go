@@ -160,13 +160,14 @@ func (c *cluster) read(ctx context.Context, chosen choice, withPods bool) (*read
 }
 
 func (o *reader) localService(ctx context.Context, name string) (*v1alpha1.LocalService, error) {
-	ls, err := o.cluster.localServices.LocalserviceV1alpha1().LocalServices(o.namespace).Get(ctx, name, metav1.GetOptions{})
+	api := o.cluster.localServices.LocalserviceV1alpha1().LocalServices(o.namespace)
+	ls, err := api.Get(ctx, name, metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) || isUnknownResource(err) {
 		return ls, err
 	}
 	_ = o.readSource(ctx, o.services) // There is less to say if they may not be listed.
-	return nil, errors.New(words.Join(". ", fmt.Sprintf("there is no LocalService %s/%s: `%s get localservices -n %[1]s` "+
-		"lists those of this namespace, -n chooses another one", o.namespace, name, o.kubectl),
+	return nil, errors.New(words.Join(". ", fmt.Sprintf("there is no LocalService %s/%s: `%s get localservices "+
+		"-n %[1]s` lists those of this namespace, -n chooses another one", o.namespace, name, o.kubectl),
 		diagnose.Orphans(inNamespace[corev1.Service](o.services, o.namespace),
 			func(key string) bool { return key == o.namespace+"/"+name }, o.kubectl)))
 }

@@ -61,7 +61,7 @@ type Workload struct {
 
 const eventUnpublished, eventPreempted = "FailedToUpdateEndpointSlices", "Preempted"
 
-// EventReasons lists the reasons of the events that are read: of LocalServices, Services, pods and PersistentVolumeClaims.
+// EventReasons lists the reasons of the events that are read, of any object.
 var EventReasons = []string{eventUnpublished, eventPreempted, "ProvisioningFailed", "FailedBinding",
 	plan.EventNodeLabelRefused}
 

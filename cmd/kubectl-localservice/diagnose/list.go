@@ -185,7 +185,8 @@ func Nodes(in Input) *NodeList {
 		n.result.Finding = findingOf(n)
 		complete(n)
 		isAnyLate = isAnyLate || n.result.Waits && n.facts.refusal == ""
-		list.AsksAround = list.AsksAround || slices.Contains([]Reason{NoPods, EndpointsOutdated, PodsMislabelled}, n.result.Reason)
+		list.AsksAround = list.AsksAround ||
+			slices.Contains([]Reason{NoPods, EndpointsOutdated, PodsMislabelled}, n.result.Reason)
 		list.Summary.Reported = list.Summary.Reported || slices.Contains(reported[n.result.Reason], f.ready.Reason)
 		if n.result.Service != "" || n.rival != "" {
 			list.Summary.Nodes++

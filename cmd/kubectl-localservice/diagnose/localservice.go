@@ -35,8 +35,8 @@ func noticesOf(f *facts) []Notice {
 	orphans := Notice{Cause: "Services of a deleted LocalService are left", Message: f.Orphans, Common: true}
 	guard := Notice{Cause: "The guard is not in force for the controller's account", Common: true}
 	if resources := quoteForeign(f.Controller.Unguarded); resources != "" {
-		guard.Message = guard.Cause + " (" + resources + "): apply guard.yaml of the release with the name of this account, " +
-			"or set -guard=false. The controller looks again every minute."
+		guard.Message = guard.Cause + " (" + resources + "): apply guard.yaml of the release with the name of this " +
+			"account, or set -guard=false. The controller looks again every minute."
 	}
 	notices := []Notice{noPods, others, ports, orphans, guard}
 	for _, more := range strings.Split(f.ready.Message, "; ")[1:] { // what is worth knowing although it is Ready
@@ -213,8 +213,9 @@ func whyNotActed(f *facts, isAnyLate bool) string {
 	if f.idle != "" || !isAnyLate && !f.isUnobserved || isNew {
 		return f.idle
 	}
-	return fmt.Sprintf("No controller has finished with the latest change in namespace %s. Does one run, does it watch this "+
-		"namespace (-namespaces), and has it all permissions? Its log says: %s", f.LocalService.Namespace, f.controllerLog())
+	return fmt.Sprintf("No controller has finished with the latest change in namespace %s. Does one run, does it watch "+
+		"this namespace (-namespaces), and has it all permissions? Its log says: %s", f.LocalService.Namespace,
+		f.controllerLog())
 }
 
 // whyIdle says that no controller acts on a LocalService, and what to do; "" if one does, or if that is not known.

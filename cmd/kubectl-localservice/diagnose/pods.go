@@ -263,8 +263,8 @@ func specOf(p *corev1.Pod, name string) (spec corev1.Container) {
 
 func exited(code int32) string { return fmt.Sprint("exit code ", code) }
 
-// isLoop reports whether a container that runs again most likely ends once more: it has not run much longer than before,
-// nor a minute for each end. The kubelet forgets them after a run of ten minutes, and may after a reboot.
+// isLoop reports whether a container that runs again most likely ends once more: it has not run much longer than
+// before, nor a minute for each end. The kubelet forgets them after a run of ten minutes, and may after a reboot.
 func isLoop(last *corev1.ContainerStateTerminated, runs time.Duration, restarts int32) bool {
 	before := last.FinishedAt.Sub(last.StartedAt.Time)
 	return !last.FinishedAt.IsZero() && before < 10*time.Minute &&

@@ -170,8 +170,8 @@ func serviceRule(reason Reason) rule {
 		func(n *name) Finding { return n.service }}
 }
 
-// unpublished says why Kubernetes has not published the pods of a Service: in its own words, if it has recorded an event.
-// The name of the Service is also the beginning of those of its EndpointSlices.
+// unpublished says why Kubernetes has not published the pods of a Service: in its own words, if there is an event. The
+// name of the Service is also the beginning of those of its EndpointSlices.
 func unpublished(n *name, problem, service string) Finding {
 	message := n.facts.lastEvent(eventUnpublished, service, time.Time{})
 	if message == "" {
