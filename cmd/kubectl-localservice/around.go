@@ -24,6 +24,10 @@ const (
 	leaseName = "local-service-controller" // by default
 	renewal   = 3 * time.Second            // A controller that runs renews its Lease twice a second, by default.
 	clockSkew = 5 * time.Minute            // of machines. A Lease that was renewed later is not a controller's.
+
+	aroundLasts   = 15 * time.Second // A watch keeps for so long what it has seen around LocalServices.
+	aroundTimeout = 5 * time.Second  // The nodes are not shown before a look around ends.
+	aroundLimit   = 500              // objects of each kind
 )
 
 // readController finds out from the controller's Lease whether it runs, the zero value if that cannot be known: a
@@ -78,45 +82,34 @@ func (c *cluster) lease(ctx context.Context) (lease *coordinationv1.Lease, watch
 	return lease, watched
 }
 
-const (
-	aroundLasts   = 15 * time.Second // A watch keeps for so long what it has seen around LocalServices.
-	aroundTimeout = 5 * time.Second  // The nodes are not shown before a look around ends.
-	aroundLimit   = 500              // objects of each kind
-)
-
 // lookAround reads what says why pods of a namespace are missing. What the user may not read is left out.
 func (c *cluster) lookAround(ctx context.Context, namespace string) (out diagnose.Around) {
 	ctx, cancel := context.WithTimeout(ctx, aroundTimeout)
 	defer cancel()
 	opts, apps := metav1.ListOptions{Limit: aroundLimit}, c.kube.AppsV1()
-	add := func(kind string, meta *metav1.ObjectMeta, template *corev1.PodTemplateSpec, replicas int32) {
+	add := func(kind string, meta metav1.ObjectMeta, template corev1.PodTemplateSpec, replicas int32) {
 		out.Workloads = append(out.Workloads, diagnose.Workload{Kind: kind, Name: meta.Name, Labels: template.Labels,
 			Replicas: replicas})
 	}
-	// Each of these may fail without the others.
-	if pods, err := c.kube.CoreV1().Pods(namespace).List(ctx, opts); err == nil {
-		out.Pods = pods.Items
+	// Each of these may fail without the others, and then lists nothing.
+	pods, _ := c.kube.CoreV1().Pods(namespace).List(ctx, opts)
+	out.Pods = pods.Items
+	deployments, _ := apps.Deployments(namespace).List(ctx, opts)
+	for _, d := range deployments.Items {
+		add("Deployment", d.ObjectMeta, d.Spec.Template, ptr.Deref(d.Spec.Replicas, 1))
 	}
-	deployments, err := apps.Deployments(namespace).List(ctx, opts)
-	for i := 0; err == nil && i < len(deployments.Items); i++ {
-		d := &deployments.Items[i]
-		add("Deployment", &d.ObjectMeta, &d.Spec.Template, ptr.Deref(d.Spec.Replicas, 1))
+	statefulSets, _ := apps.StatefulSets(namespace).List(ctx, opts)
+	for _, s := range statefulSets.Items {
+		add("StatefulSet", s.ObjectMeta, s.Spec.Template, ptr.Deref(s.Spec.Replicas, 1))
 	}
-	statefulSets, err := apps.StatefulSets(namespace).List(ctx, opts)
-	for i := 0; err == nil && i < len(statefulSets.Items); i++ {
-		s := &statefulSets.Items[i]
-		add("StatefulSet", &s.ObjectMeta, &s.Spec.Template, ptr.Deref(s.Spec.Replicas, 1))
-	}
-	daemonSets, err := apps.DaemonSets(namespace).List(ctx, opts)
-	for i := 0; err == nil && i < len(daemonSets.Items); i++ {
-		d := &daemonSets.Items[i]
-		add("DaemonSet", &d.ObjectMeta, &d.Spec.Template, math.MaxInt32) // It depends on the nodes.
+	daemonSets, _ := apps.DaemonSets(namespace).List(ctx, opts)
+	for _, d := range daemonSets.Items {
+		add("DaemonSet", d.ObjectMeta, d.Spec.Template, math.MaxInt32) // It depends on the nodes.
 	}
 	for _, reason := range diagnose.EventReasons {
 		opts.FieldSelector = fields.OneTermEqualSelector("reason", reason).String()
-		if events, err := c.kube.CoreV1().Events(namespace).List(ctx, opts); err == nil {
-			out.Events = append(out.Events, events.Items...)
-		}
+		events, _ := c.kube.CoreV1().Events(namespace).List(ctx, opts)
+		out.Events = append(out.Events, events.Items...)
 	}
 	return out
 }

@@ -30,8 +30,6 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/utils/ptr"
 
-	"github.com/localservice-dev/local-service-controller/internal/words"
-	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	clientset "github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned"
 )
 
@@ -57,26 +55,19 @@ type cluster struct {
 	forward       forwardFunc // Tests replace it.
 }
 
-// newCluster makes clients that are not throttled: there are few requests, and the API server has its own priority and
-// fairness.
+// newCluster makes clients that are not throttled: they send few requests, and the API server has its own fairness.
 func (f *factory) newCluster() (*cluster, error) {
-	namespace, _, err := f.config.ToRawKubeConfigLoader().Namespace()
-	if err != nil {
-		return nil, fmt.Errorf("read the kubeconfig: %w", err)
-	}
+	namespace, _, namespaceErr := f.config.ToRawKubeConfigLoader().Namespace()
 	config, err := f.config.ToRESTConfig()
-	if err != nil {
+	if err := cmp.Or(namespaceErr, err); err != nil {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
 	config.QPS = -1
-	localServices, err := clientset.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("read the kubeconfig: %w", err)
-	}
+	localServices, localServicesErr := clientset.NewForConfig(config)
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	kube, err := kubernetes.NewForConfig(config)
-	return &cluster{namespace, f.kubectl(), kube, localServices, newForward(config, kube)}, err
+	return &cluster{namespace, f.kubectl(), kube, localServices, newForward(config, kube)}, cmp.Or(localServicesErr, err)
 }
 
 // flagsOfCluster returns those flags of this command that choose the cluster.
@@ -153,34 +144,7 @@ func newForward(config *rest.Config, kube kubernetes.Interface) forwardFunc {
 	}
 }
 
-func (c *cluster) localService(ctx context.Context, name string) (*v1alpha1.LocalService, error) {
-	ls, err := c.localServices.LocalserviceV1alpha1().LocalServices(c.namespace).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) && !isUnknownResource(err) {
-		return nil, errors.New(words.Join(". ", fmt.Sprintf("there is no LocalService %s/%s: `%s get localservices -n %s` "+
-			"lists those of this namespace, -n chooses another one", c.namespace, name, c.kubectl, c.namespace),
-			c.orphans(ctx, name)))
-	}
-	return ls, err
-}
-
-// orphans says that Services of a deleted LocalService are left, of any one for the name "".
-func (c *cluster) orphans(ctx context.Context, name string) string {
-	services, err := c.kube.CoreV1().Services(c.namespace).List(ctx, metav1.ListOptions{})
-	for i := 0; err == nil && i < len(services.Items); i++ {
-		s := &services.Items[i]
-		owner := s.Labels[v1alpha1.OwnerLabelKey]
-		isGenerated := s.Annotations[v1alpha1.NodeAnnotationKey]+s.Labels[v1alpha1.HostnamesLabelKey] != ""
-		if isGenerated && metav1.GetControllerOfNoCopy(s) == nil && owner == cmp.Or(name, owner) {
-			return fmt.Sprintf("Services of a deleted LocalService %s/%s are left (--cascade=orphan), and will not lead to "+
-				"new pods. Create it again, or delete them: %s delete services -n %[1]s -l owner=%[2]s", s.Namespace, owner,
-				c.kubectl)
-		}
-	}
-	return ""
-}
-
-// completion returns a function for the Tab key. If find fails, there is nothing to choose from: the Tab key is no
-// place for errors, except in cobra's debug log.
+// completion returns a function for the Tab key, which is no place for errors: they are in cobra's debug log.
 func (f *factory) completion(find func(context.Context, *cluster, []string) ([]string, error)) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) (choices []string, _ cobra.ShellCompDirective) {
 		c, err := f.connect()

@@ -123,15 +123,23 @@ func TestWatched(t *testing.T) {
 	}
 }
 
-// TestUnguarded: that the guard is not in force is one line, below the table.
+// TestUnguarded: that the guard is not in force is one line for people, and in each list for programs.
 func TestUnguarded(t *testing.T) {
 	t.Parallel()
 	l := lease("ops", -time.Minute)
 	l.Annotations = map[string]string{v1alpha1.UnguardedAnnotationKey: "pods,services"}
-	_, stdout, stderr := newFixture(t, l).run(t, "nodes", "-A")
-	const line = "The guard does not protect pods,services: the controller's log says what to do.\n"
-	if !strings.HasSuffix(stderr, "\n"+line) || strings.Count(stdout+stderr, "guard") != 1 {
+	const line = "The guard is not in force for the controller's account (pods,services): apply guard.yaml of the release " +
+		"with the name of this account, or set -guard=false. The controller looks again every minute."
+	f := newFixture(t, l)
+	if err := f.localServices.Tracker().Add(localService("other", "")); err != nil {
+		t.Fatal(err)
+	}
+	_, stdout, stderr := f.run(t, "nodes", "-A")
+	if strings.Count("\n"+stderr, "\n"+line+"\n") != 1 || strings.Count(stdout+stderr, "The guard") != 1 {
 		t.Error(stderr)
+	}
+	if _, stdout, _ := f.run(t, "nodes", "-A", "-o", "json"); strings.Count(stdout, line) != 2 {
+		t.Errorf("for programs: %s", stdout)
 	}
 }
 

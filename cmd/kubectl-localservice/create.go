@@ -58,15 +58,15 @@ With kubectl-create-localservice in $PATH, "kubectl create localservice" is the 
 	cobra.CheckErr(cmd.RegisterFlagCompletionFunc("output",
 		cobra.FixedCompletions(o.output.AllowedFormats(), cobra.ShellCompDirectiveNoFileComp)))
 	flags := cmd.Flags()
-	flags.StringVar(&o.selector, "selector", "", "Labels of the pods, such as app=cache,tier=a.")
+	flags.Func("selector", "`labels` of the pods, such as app=cache,tier=a.", addTo(&o.selector))
 	cobra.CheckErr(cmd.MarkFlagRequired("selector"))
 	flags.StringArrayVar(&o.ports, "port", nil, "Port of the Services: 80, 80:8080 or 80:web with the pods' port, "+
 		"http=80:8080 with a name, 53/UDP with a protocol. Repeat it for more ports, which need names.")
 	flags.BoolVar(&o.headless, "headless", false, "Make headless Services (clusterIP: None): the names lead to the "+
 		"pods' own addresses and ports.")
 	flags.StringVar(&o.mode, "mode", "", "Services (the default) or Hostnames, which makes one Service for all nodes.")
-	flags.StringVar(&o.nodeSelector, "node-selector", "", "Labels of the nodes that get a name, such as "+
-		"'disk=ssd,zone notin (a,b),!node-role.kubernetes.io/control-plane'; all nodes by default.")
+	flags.Func("node-selector", "`labels` of the nodes that get a name, such as 'disk=ssd,zone notin (a,b),"+
+		"!node-role.kubernetes.io/control-plane'; all nodes by default.", addTo(&o.nodeSelector))
 	flags.StringVar(&o.dryRun, "dry-run", "none", "none, client (only print the object) or server (send it, but "+
 		"do not store it).")
 	flags.Lookup("dry-run").NoOptDefVal = "unchanged" // It was a boolean in old versions of kubectl: say so.

@@ -28,7 +28,7 @@ spec:
   selector:
     app: cache
 `,
-		"-n ops --selector app=cache,tier=a --port http=80:80 --port dns=53/udp --port web=81:web --headless " +
+		"-n ops --selector app=cache --selector tier=a --port http=80:80 --port dns=53/udp --port web=81:web --headless " +
 			"--mode Hostnames --node-selector disk=ssd -o yaml": `
 apiVersion: localservice.dev/v1alpha1
 kind: LocalService
@@ -57,7 +57,7 @@ spec:
     app: cache
     tier: a
 `,
-		"--selector app=cache --node-selector disk=ssd,!node-role.kubernetes.io/control-plane,gpu -o yaml": `
+		"--selector app=cache --node-selector disk=ssd,!node-role.kubernetes.io/control-plane --node-selector gpu -o yaml": `
 apiVersion: localservice.dev/v1alpha1
 kind: LocalService
 metadata:
@@ -125,21 +125,23 @@ func TestCreateErrors(t *testing.T) {
 		"create x":               `required flag(s) "selector" not set`,
 		"create x --selector a":  `--selector "a": give labels as key=value`,
 		"create x --selector a,": `--selector "a,": give labels as key=value`,
-		"create x --selector a=b --node-selector c=d=e":   "--node-selector: ",
-		"create x --selector a=b --node-selector c!=d":    `--node-selector: "!=" is not a valid label selector operator: use`,
-		"create x --selector a=b --node-selector c=d,c=e": "--node-selector: a label has two values",
-		"create x --selector a=b,a=c":                     "each key once",
-		"create x --selector a=b,c":                       `--selector "a=b,c": give labels as key=value`,
-		"create x --selector a=b --port x":                "--port x: it must be [name=]port",
-		"create x --selector a=b --port 0":                "--port 0: a port must be between 1 and 65535, inclusive",
-		"create x --selector a=b --port 65536":            "--port 65536: a port must be between 1 and 65535, inclusive",
-		"create x --selector a=b --port 80:65536":         "--port 80:65536: a port must be between",
-		"create x --selector a=b --port 0:web":            "--port 0:web: a port must be between",
-		"create x --selector a=b --port 80:":              "--port 80:: it must be",
-		"create x --selector a=b --port 80/":              "--port 80/: it must be",
-		"create x --selector a=b --dry-run":               "--dry-run must be none, client or server",
-		"create demo --selector a=b":                      `create LocalService default/demo: …already exists`,
-		"create x --selector a=b --dry-run=client -o x":   "allowed formats",
+		"create x --selector a=b --node-selector c=d=e":                   "--node-selector: ",
+		"create x --selector a=b --node-selector c!=d":                    `--node-selector: "!=" is not a valid label selector operator: use`,
+		"create x --selector a=b --node-selector c=d,c=e":                 "--node-selector: a label has two values",
+		"create x --selector a=b,a=c":                                     "each key once",
+		"create x --selector a=b --selector a=c":                          `--selector "a=b,a=c": give labels as key=value, each key once`,
+		"create x --selector a=b --node-selector c=d --node-selector c=e": "--node-selector: a label has two values",
+		"create x --selector a=b,c":                                       `--selector "a=b,c": give labels as key=value`,
+		"create x --selector a=b --port x":                                "--port x: it must be [name=]port",
+		"create x --selector a=b --port 0":                                "--port 0: a port must be between 1 and 65535, inclusive",
+		"create x --selector a=b --port 65536":                            "--port 65536: a port must be between 1 and 65535, inclusive",
+		"create x --selector a=b --port 80:65536":                         "--port 80:65536: a port must be between",
+		"create x --selector a=b --port 0:web":                            "--port 0:web: a port must be between",
+		"create x --selector a=b --port 80:":                              "--port 80:: it must be",
+		"create x --selector a=b --port 80/":                              "--port 80/: it must be",
+		"create x --selector a=b --dry-run":                               "--dry-run must be none, client or server",
+		"create demo --selector a=b":                                      `create LocalService default/demo: …already exists`,
+		"create x --selector a=b --dry-run=client -o x":                   "allowed formats",
 	} {
 		newFixture(t).wantError(t, want, strings.Fields(args)...)
 	}

@@ -46,10 +46,7 @@ func newNodesCommand(f *factory) *cobra.Command {
 		Use:   "nodes [NAME...]",
 		Short: "Show every node's name, its endpoints, and why it has none",
 		Long:  fmt.Sprintf(nodesHelp, reasons.String()),
-		Example: `  # What answers on each node, and why nothing does
-  kubectl localservice nodes demo
-
-  # What is wrong in all namespaces
+		Example: `  # What is wrong in all namespaces
   kubectl localservice nodes -A --problems
 
   # The nodes where nothing answers
@@ -99,8 +96,7 @@ func (o *nodesOptions) validate() error {
 // errNotAnswering is the error of --exit-code, about which nothing more is printed.
 var errNotAnswering = errors.New("not all names answer")
 
-// run prints the nodes, with the answers of DNS if they are asked for. If it cannot be asked, that is an error, and the
-// table has no column for it.
+// run prints the nodes. If DNS is to be asked, and cannot be, that is an error, and the table has no column for it.
 func (o *nodesOptions) run(ctx context.Context) error {
 	printer := &nodesPrinter{IOStreams: o.IOStreams, flags: o.output, single: len(o.names) == 1,
 		allNamespaces: o.allNamespaces, noHeaders: o.noHeaders, problems: o.problems}
@@ -120,10 +116,7 @@ func (o *nodesOptions) run(ctx context.Context) error {
 	}
 	err = errors.Join(err, printer.printChanges(lists))
 	if len(lists) == 0 && printer.table != nil {
-		fmt.Fprintln(o.ErrOut, read.none(ctx))
-	}
-	if resources := words.Printable(read.controller.Unguarded); resources != "" && printer.table != nil {
-		fmt.Fprintf(o.ErrOut, "The guard does not protect %s: the controller's log says what to do.\n", resources)
+		fmt.Fprintln(o.ErrOut, read.none())
 	}
 	if err == nil && o.exitCode && slices.ContainsFunc(lists, func(list *diagnose.NodeList) bool {
 		return list.Summary.Problem != "" || list.Summary.Answering < list.Summary.Nodes

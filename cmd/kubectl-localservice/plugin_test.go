@@ -23,6 +23,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/yaml"
 
+	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 	"github.com/localservice-dev/local-service-controller/pkg/generated/clientset/versioned/fake"
 )
@@ -119,7 +120,7 @@ func TestRequests(t *testing.T) {
 	}
 	want := map[string]int{"get localservices": 1, "list nodes": 1, "list services": 1, "list endpointslices": 1,
 		"list leases": 1,
-		"list pods":   2, "list deployments": 1, "list statefulsets": 1, "list daemonsets": 1, "list events": 4}
+		"list pods":   2, "list deployments": 1, "list statefulsets": 1, "list daemonsets": 1, "list events": 5}
 	if !maps.Equal(got, want) {
 		t.Errorf("requests: %v; want %v", got, want)
 	}
@@ -245,6 +246,7 @@ ops         demo-10        n3     demo-10-n3   0/0         no Service; Services 
 		"nodes -o name":                                                          "service/demo-n1\nservice/demo-n2\nservice/demo-n3\n",
 		"nodes demo-2 demo -o jsonpath={.items[*].localService}":                 "demo demo-2",
 		"nodes -A -l team=b -o jsonpath={.items[*].localService}":                "demo-10",
+		"nodes -A -l team=c -l team=b -o jsonpath={.items}":                      "[]",
 	} {
 		f.want(t, want, "", strings.Split(args, " ")...)
 	}
@@ -253,19 +255,32 @@ ops         demo-10        n3     demo-10-n3   0/0         no Service; Services 
 	f.wantError(t, "no LocalService default/nix", "nodes", "demo", "nix")
 }
 
-// TestOrphans: Services that a deleted LocalService has left are mentioned where it is missed.
+// TestOrphans: Services that a deleted LocalService has left are mentioned where it is missed, and beside others.
 func TestOrphans(t *testing.T) {
-	orphan, foreign := service("cache-n1", "n1"), service("cache-n2", "n2")
-	orphan.OwnerReferences, orphan.Namespace = nil, "ops"
+	orphan, foreign, adopted := service("cache-n1", "n1"), service("cache-n2", "n2"), service("demo-n6", "n6")
+	orphan.OwnerReferences, orphan.Namespace, adopted.OwnerReferences = nil, "ops", nil
 	foreign.OwnerReferences, foreign.Namespace, foreign.Annotations = nil, "plain", nil
-	f := newFixture(t, orphan, foreign)
+	f := newFixture(t, orphan, foreign, adopted)
 	const left = "Services of a deleted LocalService ops/cache are left (--cascade=orphan), and will not lead to new pods. " +
 		"Create it again, or delete them: kubectl delete services -n ops -l owner=cache\n"
 	f.want(t, "", "There is no LocalService in namespace ops. "+left, "nodes", "-n", "ops")
 	f.want(t, "", "There is no LocalService in namespace plain.\n", "nodes", "-n", "plain")
 	f.wantError(t, "no LocalService ops/cache: … chooses another one. "+left, "nodes", "-n", "ops", "cache")
-	if _, _, stderr := f.run(t, "nodes", "-n", "ops", "other"); strings.Contains(stderr, "deleted") {
-		t.Error(stderr)
+	if err := f.localServices.Tracker().Add(objects.Edit(localService("other", ""), func(ls *v1alpha1.LocalService) {
+		ls.Namespace = "ops"
+	})); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]int{"nodes -n ops": 1, "nodes -A": 1, "nodes -n ops other": 0, "nodes": 0,
+		"nodes -n ops nix": 0} {
+		_, _, stderr := f.run(t, strings.Split(args, " ")...)
+		if strings.Count("\n"+stderr, "\n"+left) != want || strings.Count(stderr, "deleted") != want {
+			t.Errorf("%s: %s", args, stderr)
+		}
+	}
+	_, stdout, _ := f.run(t, "nodes", "-n", "ops", "-o", "jsonpath={.items[0].message}")
+	if !strings.Contains(stdout, strings.TrimSpace(left)) {
+		t.Errorf("for programs: %s", stdout)
 	}
 }
 
@@ -370,7 +385,8 @@ func TestErrors(t *testing.T) {
 		{args: "frob", want: `unknown command "frob" for "kubectl localservice"`},
 		{args: "nodes demo -o xml", want: `output format "xml", allowed formats are: …,json,…,wide,yaml`},
 		{args: "nodes nix -n other", want: "no LocalService other/nix: …`kubectl get localservices -n other`"},
-		{args: "url demo n7", want: "no name for node n7: see `kubectl localservice nodes demo -n default`"},
+		{args: "url demo n6", want: "no name for node n6: see `kubectl localservice nodes demo -n default`"},
+		{args: "url demo n7", want: "no name for node n7: there is no such node"},
 		{args: "url demo n5", want: "no name for node n5: the name is taken by a Service without an owner…" +
 			"see `kubectl localservice nodes demo -n default`"},
 		{args: "url demo n1 --port x", want: "has no port x: choose one of http 80, metrics 9090"},

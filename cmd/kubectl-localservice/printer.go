@@ -155,7 +155,11 @@ func (p *nodesPrinter) printAbove(lists []*diagnose.NodeList, isFirst bool) {
 			p.printLine(list.Controller)
 		}
 		for _, notice := range list.Notices {
-			p.printLine(p.prefix(list, ": ") + notice.Message)
+			prefix := p.prefix(list, ": ")
+			if notice.Common {
+				prefix = ""
+			}
+			p.printLine(prefix + notice.Message)
 		}
 	}
 }
@@ -183,8 +187,7 @@ func (p *nodesPrinter) printSummaries(lists []*diagnose.NodeList) {
 	}
 }
 
-// printLine prints a line once, unless it was already among the last ones. It goes to stderr, so that programs that
-// read the table do not stumble over it.
+// printLine prints a line once, unless the last ones had it, to stderr: programs read the table.
 func (p *nodesPrinter) printLine(line string) {
 	if line != "" && !p.lines.Has(line) && !p.linesBefore.Has(line) {
 		fmt.Fprintln(p.ErrOut, words.Printable(line))
@@ -231,7 +234,7 @@ func below(rows []row, reasonLength int) (lines []string) {
 		if len(r.CauseAbout()) > reasonLength {
 			text = r.Message
 		}
-		if text == "" {
+		if text == "" || text == r.list.Controller { // That is above the table.
 			continue
 		}
 		if nodes[p] == nil {

@@ -27,6 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/pager"
@@ -52,9 +53,17 @@ type choice struct {
 }
 
 func (c *choice) addFlags(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&c.selector, "selector", "l", "", "Show the LocalServices with these labels.")
+	cmd.Flags().FuncP("selector", "l", "Show the LocalServices with these `labels`.", addTo(&c.selector))
 	cmd.Flags().StringVar(&c.clusterDomain, "cluster-domain", "cluster.local", "Domain of the cluster's DNS.")
 	cmd.Flags().BoolVarP(&c.allNamespaces, "all-namespaces", "A", false, "Show the LocalServices of all namespaces.")
+}
+
+// addTo returns a function for a flag with a selector: one that is given again selects by both.
+func addTo(selector *string) func(string) error {
+	return func(more string) error {
+		*selector = words.Join(",", *selector, more)
+		return nil
+	}
 }
 
 // complete takes the names, which may have the form that -o name prints: lsvc/demo.
@@ -127,8 +136,9 @@ func (c *cluster) read(ctx context.Context, chosen choice, withPods bool) (*read
 	}
 	o := &reader{cluster: c, choice: chosen, allNodes: true, withPods: withPods, wake: make(chan struct{}, 1),
 		problems: map[string]string{}, around: utilcache.NewExpiring()}
+	o.services = newSource(o, "services", &corev1.Service{}, o.kube.CoreV1().Services(o.namespace), "")
 	for _, name := range chosen.names {
-		ls, err := c.localService(ctx, name)
+		ls, err := o.localService(ctx, name)
 		if err != nil {
 			return nil, err
 		}
@@ -143,11 +153,23 @@ func (c *cluster) read(ctx context.Context, chosen choice, withPods bool) (*read
 	o.localServices = newSource(o, "localservices", &v1alpha1.LocalService{},
 		o.cluster.localServices.LocalserviceV1alpha1().LocalServices(o.namespace), only)
 	o.nodes = newSource(o, "nodes", &corev1.Node{}, o.kube.CoreV1().Nodes(), "")
-	o.services = newSource(o, "services", &corev1.Service{}, o.kube.CoreV1().Services(o.namespace), "")
 	o.endpointSlices = newSource(o, "endpointslices", &discoveryv1.EndpointSlice{},
 		o.kube.DiscoveryV1().EndpointSlices(o.namespace), "")
 	o.pods = newSource(o, "pods", &corev1.Pod{}, o.kube.CoreV1().Pods(o.namespace), "")
 	return o, o.readSources(ctx)
+}
+
+func (o *reader) localService(ctx context.Context, name string) (*v1alpha1.LocalService, error) {
+	api := o.cluster.localServices.LocalserviceV1alpha1().LocalServices(o.namespace)
+	ls, err := api.Get(ctx, name, metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) || isUnknownResource(err) {
+		return ls, err
+	}
+	_ = o.readSource(ctx, o.services) // There is less to say if they may not be listed.
+	return nil, errors.New(words.Join(". ", fmt.Sprintf("there is no LocalService %s/%s: `%s get localservices "+
+		"-n %[1]s` lists those of this namespace, -n chooses another one", o.namespace, name, o.kubectl),
+		diagnose.Orphans(inNamespace[corev1.Service](o.services, o.namespace),
+			func(key string) bool { return key == o.namespace+"/"+name }, o.kubectl)))
 }
 
 // lister lists and watches a resource, as all clients do.
@@ -194,8 +216,7 @@ func trim(object any) (any, error) {
 	return object, nil
 }
 
-// IsWatchListSemanticsUnSupported keeps informers from streaming lists: behind a proxy that drops bookmarks, they would
-// wait for the end of the list without end.
+// IsWatchListSemanticsUnSupported avoids streaming lists, whose end a proxy that drops bookmarks hides.
 func (*source) IsWatchListSemanticsUnSupported() bool { return true }
 
 func (o *reader) sources() []*source {
@@ -209,8 +230,7 @@ func (o *reader) sources() []*source {
 	return sources
 }
 
-// readSources lists from all sources at the same time. Many users who may see everything in a namespace may not list
-// nodes: they see the nodes that have a name.
+// readSources lists from all sources at once. Users who may not list nodes see those that have a name.
 func (o *reader) readSources(ctx context.Context) error {
 	var reading errgroup.Group
 	for _, s := range o.sources() {
@@ -264,7 +284,7 @@ func (o *reader) lists(ctx context.Context) (lists []*diagnose.NodeList) {
 }
 
 // none says that there is no LocalService of those that are chosen.
-func (o *reader) none(ctx context.Context) string {
+func (o *reader) none() string {
 	which, where := strings.Join(o.names, " or "), "namespace "+o.namespace
 	if o.namespace == metav1.NamespaceAll {
 		where = "any namespace"
@@ -272,19 +292,24 @@ func (o *reader) none(ctx context.Context) string {
 	if o.selector != "" {
 		which = "with labels " + o.selector
 	}
-	left := cached(o, "", func() string { return o.orphans(ctx, "") })
-	return words.Join(" ", "There is no LocalService", which, "in "+where+".", left)
+	return words.Join(" ", "There is no LocalService", which, "in "+where+".", o.input(o.namespace).Orphans)
 }
 
 // input returns what concerns LocalServices of a namespace.
 func (o *reader) input(namespace string) diagnose.Input {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	services := inNamespace[corev1.Service](o.services, namespace)
+	isMissing := func(key string) bool {
+		_, exists, _ := o.localServices.GetIndexer().GetByKey(key)
+		return !exists && o.one == nil // Otherwise only that one has been read.
+	}
 	return diagnose.Input{
 		Nodes: inNamespace[corev1.Node](o.nodes, metav1.NamespaceAll), AllNodes: o.allNodes,
-		Services:       inNamespace[corev1.Service](o.services, namespace),
+		Services:       services,
 		EndpointSlices: inNamespace[discoveryv1.EndpointSlice](o.endpointSlices, namespace),
 		Pods:           inNamespace[corev1.Pod](o.pods, namespace),
+		Orphans:        diagnose.Orphans(services, isMissing, o.kubectl),
 		Controller:     o.controller, Now: time.Now(), Stable: o.follows, ClusterDomain: o.clusterDomain,
 		Kubectl: o.kubectl,
 	}
@@ -339,10 +364,10 @@ func (o *reader) follow(ctx context.Context, report func(snapshot)) {
 		running.Go(func() { s.RunWithContext(ctx) })
 	}
 	running.Go(func() {
-		for sleep(ctx, controllerPoll); ctx.Err() == nil; sleep(ctx, controllerPoll) {
+		wait.UntilWithContext(ctx, func(ctx context.Context) {
 			o.setController(ctx)
 			o.signal() // Containers that run may have become well.
-		}
+		}, controllerPoll)
 	})
 	for ctx.Err() == nil {
 		began := time.Now()
@@ -358,7 +383,7 @@ func (o *reader) follow(ctx context.Context, report func(snapshot)) {
 func (o *reader) snapshot(ctx context.Context) snapshot {
 	s := snapshot{Status: view.Status{Loaded: true}, lists: o.lists(ctx)}
 	if len(s.lists) == 0 {
-		s.Nothing = o.none(ctx)
+		s.Nothing = o.none()
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()

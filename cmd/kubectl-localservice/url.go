@@ -19,6 +19,7 @@ import (
 
 	"github.com/localservice-dev/local-service-controller/cmd/kubectl-localservice/diagnose"
 	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/words"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
@@ -92,7 +93,7 @@ func (o *urlOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n, err := c.nameOf(ls, read.lists(ctx)[0], o.node)
+	n, err := read.nameOf(read.lists(ctx)[0], o.node)
 	if err != nil {
 		return err
 	}
@@ -177,21 +178,24 @@ func (c *cluster) seeNodes(ls *v1alpha1.LocalService) string {
 }
 
 // nameOf returns the name of a node, which may be given as the name spells it; with groupBy, node is a group.
-func (c *cluster) nameOf(ls *v1alpha1.LocalService, list *diagnose.NodeList, node string) (*diagnose.Node, error) {
-	what := cmp.Or(ls.Spec.GroupBy, "node") + " " + node
+func (o *reader) nameOf(list *diagnose.NodeList, node string) (*diagnose.Node, error) {
+	ls, what, why := o.one, cmp.Or(list.GroupBy, "node"), ""
+	if _, exists, _ := o.nodes.GetIndexer().GetByKey(node); o.allNodes && list.GroupBy == "" && !exists {
+		why = "there is no such node"
+	}
 	for _, n := range list.Items {
 		isNode := n.Node == node || n.Name() == ls.Name+"-"+node || n.Name() == node+"."+ls.Name
 		if isNode && n.HasService {
 			return n, nil
 		} else if isNode {
-			what += ": " + n.Cause
+			why = n.Cause
 		}
 	}
-	return nil, fmt.Errorf("LocalService %s/%s has no name for %s: %s", ls.Namespace, ls.Name, what, c.seeNodes(ls))
+	return nil, fmt.Errorf("LocalService %s/%s has no name for %s", ls.Namespace, ls.Name,
+		words.Join(": ", what+" "+node, why, o.seeNodes(ls)))
 }
 
-// choosePort finds a port of a LocalService by its name or number; for "", the first one. A headless LocalService
-// without ports has them all.
+// choosePort finds a port by its name or number, the first for "". A headless LocalService without ports has them all.
 func choosePort(ls *v1alpha1.LocalService, nameOrNumber string) (*v1alpha1.ServicePort, error) {
 	var choices []string
 	number, err := strconv.ParseUint(nameOrNumber, 10, 16)

@@ -19,53 +19,42 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
-type viewOptions struct {
-	*factory
-	choice
-}
-
 func newViewCommand(f *factory) *cobra.Command {
-	o := &viewOptions{factory: f}
+	var chosen choice
 	cmd := &cobra.Command{
 		Use:   "view [NAME]",
 		Short: "Look at LocalServices in a browser, as they change",
 		Long: `Serve a page that shows the LocalServices of a namespace, or one of them, by node: which names answer,
-which do not, and why. It follows what changes, until Ctrl-C.
-
-The page is served on 127.0.0.1 only, to those who have the whole address that is printed: a random part of it keeps
-others of this machine out. It shows what you may see yourself, and changes nothing; in the cluster there is nothing of
-it. Without the permission to list nodes, those that have a name are shown.`,
-		Example: `  # The LocalServices of the namespace
-  kubectl localservice view
-
-  # Those of all namespaces
+which do not, and why. It follows what changes, until Ctrl-C. It shows what you may see yourself, on 127.0.0.1, to those
+who have the whole address that is printed, and changes nothing.`,
+		Example: `  # The LocalServices of all namespaces
   kubectl localservice view -A
 
   # On a machine that you reach by ssh: forward the port, and open the address on your own
   ssh -L 40123:127.0.0.1:40123 bastion`,
 		ValidArgsFunction: f.completion(completeName),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.complete(args)
-			if err := o.validate(); err != nil {
+			chosen.complete(args)
+			if err := chosen.validate(); err != nil {
 				return err
 			}
-			return o.run(cmd.Context())
+			return f.view(cmd.Context(), chosen)
 		},
 	}
-	o.addFlags(cmd)
+	chosen.addFlags(cmd)
 	return cmd
 }
 
-func (o *viewOptions) run(ctx context.Context) error {
+func (f *factory) view(ctx context.Context, chosen choice) error {
 	ctx, cancel := untilInterrupted(ctx)
 	defer cancel()
-	read, err := o.readAll(ctx, o.choice)
+	read, err := f.readAll(ctx, chosen)
 	if err != nil {
 		return err
 	}
-	config, _ := o.config.ToRawKubeConfigLoader().RawConfig() // It was good enough to connect.
-	scope := view.Scope{Context: cmp.Or(ptr.Deref(o.config.Context, ""), config.CurrentContext),
-		Namespace: read.namespace, Flags: o.flagsOfCluster()}
+	config, _ := f.config.ToRawKubeConfigLoader().RawConfig() // It was good enough to connect.
+	scope := view.Scope{Context: cmp.Or(ptr.Deref(f.config.Context, ""), config.CurrentContext),
+		Namespace: read.namespace, Flags: f.flagsOfCluster()}
 	if read.one != nil {
 		scope.Name = read.one.Name
 	}
@@ -76,7 +65,7 @@ func (o *viewOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(o.Out, "Serving at %s\nEnd with Ctrl-C.\n", server.URL())
+	fmt.Fprintf(f.Out, "Serving at %s\nEnd with Ctrl-C.\n", server.URL())
 	running, ctx := errgroup.WithContext(ctx)
 	running.Go(func() error { return server.Run(ctx) })
 	read.follow(ctx, func(s snapshot) {

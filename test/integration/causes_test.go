@@ -53,7 +53,7 @@ func TestCauses(t *testing.T) {
 		"/…: failed to create EndpointSlice for Service "+s.Namespace+"/…: endpointslices.discovery.k8s.io \"…\" is "+
 		"forbidden: exceeded quota: objects", "nodes", "demo")
 	prints(`its PersistentVolumeClaim is not bound, storageclass.storage.k8s.io "no-such-class" not found; no scheduler `+
-		"has decided yet (waits: data)", "nodes", "demo")
+		"has decided yet (waits)", "nodes", "demo")
 
 	s.MustKubectl("delete", "localservice", "demo", "--cascade=orphan")
 	left := "Services of a deleted LocalService " + s.Namespace + "/demo are left (--cascade=orphan)"

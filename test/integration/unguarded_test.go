@@ -75,8 +75,8 @@ func TestUnguarded(t *testing.T) {
 					len(resources))), true),
 				framework.Equal("the lines of the log", len(logged), min(len(resources), 1)),
 				framework.Equal("all complaints", len(controller.LogLines(complaint)), min(len(resources), 1)),
-				framework.Equal("what the plugin says", strings.Contains(errOut, "\nThe guard does not protect "+
-					step.want+": "), step.want != ""))
+				framework.Equal("what the plugin says", strings.Contains("\n"+errOut, "\nThe guard is not in force for the "+
+					"controller's account ("+step.want+"): "), step.want != ""))
 		})
 		s.Must(controller.Stop())
 	}

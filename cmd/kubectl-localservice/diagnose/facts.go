@@ -19,6 +19,7 @@ import (
 	scheduling "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/words"
@@ -34,6 +35,7 @@ type Input struct {
 	Services       []*corev1.Service
 	EndpointSlices []*discoveryv1.EndpointSlice
 	Pods           []*corev1.Pod
+	Orphans        string // see Orphans
 	Around         Around // what was seen when no pod was there
 	Controller     Controller
 	Now            time.Time
@@ -59,8 +61,9 @@ type Workload struct {
 
 const eventUnpublished, eventPreempted = "FailedToUpdateEndpointSlices", "Preempted"
 
-// EventReasons lists the reasons of the events of Services, pods and PersistentVolumeClaims that are read.
-var EventReasons = []string{eventUnpublished, eventPreempted, "ProvisioningFailed", "FailedBinding"}
+// EventReasons lists the reasons of the events that are read, of any object.
+var EventReasons = []string{eventUnpublished, eventPreempted, "ProvisioningFailed", "FailedBinding",
+	plan.EventNodeLabelRefused}
 
 // Controller holds what the Lease of the controller shows, the zero value if it could not be read, or if there is none.
 type Controller struct {
@@ -72,11 +75,11 @@ type Controller struct {
 	Unguarded       string    // the resources that the guard does not protect
 }
 
-// facts holds what is known about a LocalService, by subject. Of the Input, Services, EndpointSlices and Pods are only
-// those that may be its own.
+// facts holds what is known about a LocalService. Of the Input, it keeps only objects that may be of this one.
 type facts struct {
 	Input
 
+	idle         string    // why no controller acts, and what to do; "" if one does, or if that is not known
 	isUnobserved bool      // The controller has not acted on the spec yet.
 	agesAt       time.Time // what ages in texts refer to: Now, zero if texts are Stable
 	// ready is the condition Ready, and refusal its message while it says why something is not written for this spec.
@@ -132,7 +135,8 @@ type pod struct {
 type trouble struct {
 	word        string // that stays the same while the cause does; "" if all is well
 	cause, note string // in words for people, and what else is known, such as how often it has restarted
-	more        string // the command of kubectl that says more, "" for none: itsLog, itsEvents or itsNode
+	act         string // what to do, instead of more
+	more        string // the command of kubectl that says more, "" for none: itsLog or itsEvents
 	log         string // of the container that this is about, "" if it has not run
 	container   string // that this is about, "" for none, or if the pod has only one
 }
@@ -148,9 +152,8 @@ type endpoint struct {
 var unwritten = []string{v1alpha1.ReasonWriteFailed, v1alpha1.ReasonHostnamesNotPermitted, v1alpha1.ReasonInvalidSpec,
 	v1alpha1.ReasonContested, v1alpha1.ReasonWaiting, v1alpha1.ReasonWritingServices}
 
-// nodesOf returns the nodes that a LocalService selects. If the user may not list nodes, they are those that its
-// Services or published names are for, and the pods' nodes, if their names are known without labels. With groupBy, the
-// hostname then stands for the value of the label.
+// nodesOf returns the nodes that a LocalService selects. If the user may not list nodes, Services, published names
+// and, if no labels matter, pods show which there are. With groupBy, the hostname then stands for the value.
 func nodesOf(f *facts) map[string]*corev1.Node {
 	ls, nodes := f.LocalService, map[string]*corev1.Node{}
 	for _, node := range f.Nodes {
@@ -185,6 +188,18 @@ func nodesOf(f *facts) map[string]*corev1.Node {
 		}
 	}
 	return nodes
+}
+
+// lastEvent returns the last message of a reason about an object, of those since a time: earlier ones may mislead.
+func (f *facts) lastEvent(reason, about string, since time.Time) string {
+	for _, e := range slices.Backward(f.Around.Events) {
+		last := slices.MaxFunc([]time.Time{e.LastTimestamp.Time, e.EventTime.Time,
+			ptr.Deref(e.Series, corev1.EventSeries{}).LastObservedTime.Time}, time.Time.Compare)
+		if e.Reason == reason && e.InvolvedObject.Name == about && !last.Before(since) {
+			return e.Message
+		}
+	}
+	return ""
 }
 
 // label returns the value of a label of a node that the LocalService selects.
@@ -271,8 +286,11 @@ func waitingFor(n *name) []*pod {
 }
 
 const (
-	maxListed     = 3   // items of a text before it only counts
-	foreignLength = 300 // bytes of what somebody else wrote
+	maxListed     = 3                // items of a text before it only counts
+	foreignLength = 400              // bytes of what somebody else wrote
+	patience      = 10 * time.Second // how long the controller may take
+	// UsualNamespace is where the controller is installed according to its documents.
+	UsualNamespace = "local-service-system"
 )
 
 // first lists the first few items, and counts the rest.
@@ -312,8 +330,7 @@ func withNote(text, note string) string {
 	return text + " (" + note + ")"
 }
 
-// Natural returns a function that compares names as people order them: node-2 comes before node-10. Only one goroutine
-// may use it.
+// Natural returns a function that orders names as people do: node-2 before node-10. Only one goroutine may use it.
 func Natural() func(a, b string) int {
 	order := collate.New(language.Und, collate.Numeric)
 	return func(a, b string) int { return cmp.Or(order.CompareString(a, b), cmp.Compare(a, b)) }

@@ -42,8 +42,7 @@ type NodeList struct {
 // Key returns the LocalService as <namespace>/<name>.
 func (l *NodeList) Key() string { return l.Namespace + "/" + l.LocalService }
 
-// Summary holds columns of `kubectl get localservices`. Nodes and Answering are counted from the items of the list,
-// whereas kubectl shows what the controller last reported.
+// Summary holds columns of `kubectl get localservices`. Here, Nodes and Answering are counted from the items.
 type Summary struct {
 	Nodes     int    `json:"nodes"`     // that have a name, or should have
 	Answering int    `json:"answering"` // names with at least one ready endpoint
@@ -57,6 +56,7 @@ type Notice struct {
 	Reason  Reason `json:"reason,omitempty"` // of the names that it explains
 	Cause   string `json:"cause"`
 	Message string `json:"message"`
+	Common  bool   `json:"-"` // It does not name this LocalService, and others have it, too.
 }
 
 // Node holds what is known about the name of one node, or with groupBy of a group of nodes.
@@ -67,8 +67,7 @@ type Node struct {
 	DNSName   string    `json:"dnsName"`   // "" for a node without a name
 	Endpoints Endpoints `json:"endpoints"` // in the EndpointSlices of the name
 	Addresses []string  `json:"addresses"` // of the ready endpoints
-	// DNSAddresses lists those that the cluster's DNS should answer for DNSName: the cluster IPs of the Service or, if
-	// it is headless, the addresses of the ready endpoints.
+	// DNSAddresses lists what DNS should answer: the cluster IPs or, if it is headless, the ready endpoints'.
 	DNSAddresses []string `json:"dnsAddresses"`
 	// Ports lists those of the Service. A headless one does not translate them: clients connect to the pods' own.
 	Ports        []corev1.ServicePort `json:"ports"`
@@ -131,8 +130,7 @@ func (n *Node) WithDNS(text string) string {
 // Problems says in words what is wrong with the name and with the answer of DNS; "" if all is well.
 func (n *Node) Problems() string { return n.WithDNS(n.Message) }
 
-// Endpoints counts endpoints. Each pod counts once, even with addresses of two families; a terminating one counts only
-// while it is ready.
+// Endpoints counts pods, each once for all of its addresses; terminating ones only while they are ready.
 type Endpoints struct {
 	Ready int `json:"ready"`
 	Total int `json:"total"`
@@ -187,7 +185,8 @@ func Nodes(in Input) *NodeList {
 		n.result.Finding = findingOf(n)
 		complete(n)
 		isAnyLate = isAnyLate || n.result.Waits && n.facts.refusal == ""
-		list.AsksAround = list.AsksAround || n.result.Reason == NoPods || n.result.Reason == EndpointsOutdated
+		list.AsksAround = list.AsksAround ||
+			slices.Contains([]Reason{NoPods, EndpointsOutdated, PodsMislabelled}, n.result.Reason)
 		list.Summary.Reported = list.Summary.Reported || slices.Contains(reported[n.result.Reason], f.ready.Reason)
 		if n.result.Service != "" || n.rival != "" {
 			list.Summary.Nodes++
@@ -216,6 +215,7 @@ func newFacts(in Input) *facts {
 	if ls.Spec.Mode == v1alpha1.ModeHostnames {
 		f.purpose = plan.Published
 	}
+	f.idle = whyIdle(f)
 	f.isUnobserved = ls.Status.ObservedGeneration < ls.Generation
 	if !f.isUnobserved && f.ready.Status == metav1.ConditionFalse && slices.Contains(unwritten, f.ready.Reason) {
 		f.refusal = f.ready.Message

@@ -16,6 +16,7 @@ import (
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/internal/words"
+	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
 
 // noticesOf returns what concerns a LocalService as a whole.
@@ -23,28 +24,60 @@ func noticesOf(f *facts) []Notice {
 	if f.isUnobserved && !f.Controller.Stopped {
 		return nil // Soon there is more to say.
 	}
+	translated := words.TranslatedPorts(f.LocalService, f.portNumbers)
 	ports := Notice{Cause: "No container declares a port of spec.ports", Message: undeclaredPorts(f)}
 	if ports.Message == "" { // Nobody is sent to a port that no container declares.
 		ports = Notice{Cause: "Clients must connect to the ports of the pods: a headless Service does not translate ports",
-			Message: sentence(words.TranslatedPorts(f.LocalService, f.portNumbers))}
+			Message: sentence(translated)}
 	}
-	noPods := Notice{NoPods, "No pod has the labels of spec.selector", whyNoPods(f)}
+	noPods := Notice{Reason: NoPods, Cause: "No pod has the labels of spec.selector", Message: whyNoPods(f)}
 	others := Notice{Cause: "A name leads to pods of several workloads", Message: otherPods(f)}
-	return only([]Notice{noPods, others, ports}, func(n Notice) bool { return n.Message != "" })
+	orphans := Notice{Cause: "Services of a deleted LocalService are left", Message: f.Orphans, Common: true}
+	guard := Notice{Cause: "The guard is not in force for the controller's account", Common: true}
+	if resources := quoteForeign(f.Controller.Unguarded); resources != "" {
+		guard.Message = guard.Cause + " (" + resources + "): apply guard.yaml of the release with the name of this " +
+			"account, or set -guard=false. The controller looks again every minute."
+	}
+	notices := []Notice{noPods, others, ports, orphans, guard}
+	for _, more := range strings.Split(f.ready.Message, "; ")[1:] { // what is worth knowing although it is Ready
+		if f.ready.Status == metav1.ConditionTrue && more != translated && more != words.SelectorHint(f.LocalService) {
+			notices = append(notices, Notice{Cause: quoteForeign(more), Message: sentence(words.Printable(more))})
+		}
+	}
+	return only(notices, func(n Notice) bool { return n.Message != "" })
 }
 
-// otherPods says that a name leads to pods of several workloads of one kind, of which perhaps only one is meant.
+// Orphans says that Services of a LocalService that is missing are left: of the first by its key, "" for none.
+func Orphans(services []*corev1.Service, isMissing func(key string) bool, kubectl string) string {
+	left := sets.Set[string]{}
+	for _, s := range services {
+		owner := s.Labels[v1alpha1.OwnerLabelKey]
+		isGenerated := owner != "" && plan.NodeOf(s)+s.Labels[v1alpha1.HostnamesLabelKey] != ""
+		if isGenerated && metav1.GetControllerOfNoCopy(s) == nil && isMissing(s.Namespace+"/"+owner) {
+			left.Insert(s.Namespace + "/" + owner)
+		}
+	}
+	if len(left) == 0 {
+		return ""
+	}
+	namespace, owner, _ := strings.Cut(sets.List(left)[0], "/")
+	return fmt.Sprintf("Services of a deleted LocalService %s/%s are left (--cascade=orphan), and will not lead to "+
+		"new pods. Create it again, or delete them: %s delete services -n %[1]s -l owner=%[2]s", namespace, owner, kubectl)
+}
+
+// otherPods says that a name leads to pods of several workloads, of which perhaps only one is meant.
 func otherPods(f *facts) string {
 	for _, n := range f.names {
-		names := map[string]string{} // by kind
+		workloads := sets.Set[string]{}
 		for _, p := range n.pods {
-			kind, name := workloadOf(p.object)
-			if other := cmp.Or(names[kind], name); p.runs && other != name {
-				return fmt.Sprintf("The name of %s leads to pods of %ss %s and %s. If only one of them is meant, add a label "+
-					"to spec.selector that only its pods have.", quoteForeign(n.result.Node), kind, other, name)
-			} else if p.runs {
-				names[kind] = name
+			if kind, name := workloadOf(p.object); p.runs && kind != "" { // Bare pods are there to look into something.
+				workloads.Insert(kind + " " + name)
 			}
+		}
+		if len(workloads) > 1 {
+			return fmt.Sprintf("The name of %s leads to pods of %s. If only one of them is meant, add a label to "+
+				"spec.selector that only its pods have.", quoteForeign(n.result.Node),
+				strings.Join(sets.List(workloads)[:2], " and "))
 		}
 	}
 	return ""
@@ -142,8 +175,7 @@ func sentence(text string) string {
 	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
 
-// undeclaredPorts says which ports no container declares, although containers declare others. A program may listen
-// there all the same.
+// undeclaredPorts says which ports no container declares, where others are. Something may listen there all the same.
 func undeclaredPorts(f *facts) string {
 	declared := sets.Set[string]{}
 	for _, p := range f.Pods {
@@ -165,11 +197,7 @@ func undeclaredPorts(f *facts) string {
 		"targetPort or protocol.", first(unknown), first(sets.List(declared)))
 }
 
-// UsualNamespace is where the controller is installed according to its documents.
-const UsualNamespace = "local-service-system"
-
-// Stops says that the controller does not seem to run, and how to look; "" if it runs, or if that is not known. A zero
-// now is for a text that stays the same.
+// Stops says that the controller does not seem to run, and how to look. A zero now is for a text that stays the same.
 func (c *Controller) Stops(kubectl string, now time.Time) string {
 	if !c.Stopped {
 		return ""
@@ -179,29 +207,30 @@ func (c *Controller) Stops(kubectl string, now time.Time) string {
 		since(metav1.NewTime(c.Renewed), now), kubectl, c.Namespace)
 }
 
-// whyNotActed says that no controller has acted on a LocalService, and how to look; "" if one has, or if no name is
-// late and the spec is observed.
+// whyNotActed says that no controller has acted on what is late, or acts at all, and how to look.
 func whyNotActed(f *facts, isAnyLate bool) string {
-	c, namespace := &f.Controller, f.LocalService.Namespace
-	switch stops := c.Stops(f.Kubectl, f.agesAt); {
-	case stops != "":
-		return stops
-	case len(c.Namespaces) > 0 && !sets.New(c.Namespaces...).HasAny(metav1.NamespaceAll, namespace):
-		return fmt.Sprintf("No controller watches namespace %s, so nothing here is kept up to date: that of Lease %s/%s "+
-			"watches %s. Ask the cluster's administrator to add the namespace to its -namespaces (Helm: namespaces)",
-			namespace, c.Namespace, c.Name, first(c.Namespaces))
-	case !isAnyLate && !f.isUnobserved,
-		f.Now.Sub(f.LocalService.CreationTimestamp.Time) < patience:
-		return ""
-	case c.Name == "":
-		return fmt.Sprintf("No controller has reported the latest change in namespace %s. Does one run, and does it "+
-			"watch this namespace (-namespaces)? Ask the cluster's administrator, or see %s get deployments,pods -n %s",
-			namespace, f.Kubectl, UsualNamespace)
+	isNew := f.Now.Sub(f.LocalService.CreationTimestamp.Time) < patience
+	if f.idle != "" || !isAnyLate && !f.isUnobserved || isNew {
+		return f.idle
 	}
-	return fmt.Sprintf("The controller runs, but has not finished with the latest change in namespace %s. Does it "+
-		"watch this namespace (-namespaces), and has it all permissions? Its log says: %s logs -n %s %s", namespace,
-		f.Kubectl, c.Namespace, cmp.Or(c.Holder, "POD"))
+	return fmt.Sprintf("No controller has finished with the latest change in namespace %s. Does one run, does it watch "+
+		"this namespace (-namespaces), and has it all permissions? Its log says: %s", f.LocalService.Namespace,
+		f.controllerLog())
 }
 
-// patience is how long the controller may take.
-const patience = 10 * time.Second
+// whyIdle says that no controller acts on a LocalService, and what to do; "" if one does, or if that is not known.
+func whyIdle(f *facts) string {
+	c, namespace := &f.Controller, f.LocalService.Namespace
+	if len(c.Namespaces) == 0 || c.Stopped || sets.New(c.Namespaces...).HasAny(metav1.NamespaceAll, namespace) {
+		return c.Stops(f.Kubectl, f.agesAt)
+	}
+	return fmt.Sprintf("No controller watches namespace %s, so nothing here is kept up to date: that of Lease %s/%s "+
+		"watches %s. Ask the cluster's administrator to add the namespace to its -namespaces (Helm: namespaces)",
+		namespace, c.Namespace, c.Name, first(c.Namespaces))
+}
+
+// controllerLog names the command that prints the controller's log.
+func (f *facts) controllerLog() string {
+	return fmt.Sprintf("%s logs -n %s %s", f.Kubectl, cmp.Or(f.Controller.Namespace, UsualNamespace),
+		cmp.Or(f.Controller.Holder, "POD"))
+}

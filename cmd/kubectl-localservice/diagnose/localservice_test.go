@@ -74,19 +74,26 @@ func TestMessage(t *testing.T) {
 		"nothing alike": {around(Around{Pods: []corev1.Pod{pod("x"), pod("z", func(p *corev1.Pod) { p.Labels["pod-template-hash"] = "1" })}}),
 			no + " The pods there have app=x: correct spec.selector, or their labels"},
 		"a typo": {around(Around{Workloads: makes("Deployment", "demoo", 1), Pods: []corev1.Pod{pod("x"), pod("y")}}), no + " The pods there have app=demoo,x=y or app=x or app=y: correct spec.selector, or their labels"},
-		"pods of two DaemonSets": {onNode(ports(""), objects.Pod("a", "n1", madeBy("DaemonSet", "web")),
-			objects.Pod("b", "n1", madeBy("StatefulSet", "db")), objects.Pod("c", "n1", madeBy("DaemonSet", "admin"))),
-			"The name of n1 leads to pods of DaemonSets web and admin. If only one of them is meant, add a label to " +
-				"spec.selector that only its pods have."},
-		"two revisions of a Deployment, one run, and one of before": {onNode(ports(""),
+		"pods of two workloads": {onNode(ports(""), objects.Pod("a", "n1"), objects.Pod("b", "n1", madeBy("DaemonSet", "web")),
+			objects.Pod("c", "n1", madeBy("ReplicaSet", "web-7c9"))), "The name of n1 leads to pods of DaemonSet web and " +
+			"Deployment web. If only one of them is meant, add a label to spec.selector that only its pods have."},
+		"two revisions of a Deployment, one of nobody, and an ended one": {onNode(ports(""),
 			objects.Pod("a", "n1", madeBy("ReplicaSet", "web-7c9")), objects.Pod("b", "n1", madeBy("ReplicaSet", "web-5d8")),
-			objects.Pod("c", "n1", madeBy("Job", "a-1")), objects.Pod("d", "n1", madeBy("Job", "b-1"), phase(corev1.PodSucceeded, ""))), ""},
+			objects.Pod("c", "n1"), objects.Pod("d", "n1", madeBy("Job", "b-1"), phase(corev1.PodSucceeded, ""))), ""},
 		"pods of two DaemonSets, on two nodes": {func() Input {
 			in := onNode(ports(""), objects.Pod("a", "n1", madeBy("DaemonSet", "amd64")), objects.Pod("b", "n2",
 				madeBy("DaemonSet", "arm64")))
 			in.Nodes = nodesWith("n1", "n2")
 			return in
 		}(), ""},
+		"Ready, but": {onNode(func(ls *v1alpha1.LocalService) {
+			ls.Spec.ClusterIP, ls.Spec.Ports = "None", []v1alpha1.ServicePort{port("", 80, intstr.FromInt32(8080))}
+			ls.Status.Conditions[0].Message = "every selected node has its Service, and 1 of 2 nodes answer: x says why; " +
+				"clients must connect to port 8080 (not 80): a headless Service does not translate ports; the " +
+				"CustomResourceDefinition is older"
+		}, objects.Pod("a", "n1")), translated + "\nThe CustomResourceDefinition is older."},
+		"not Ready": {onNode(objects.Reporting(metav1.ConditionFalse, v1alpha1.ReasonWriteFailed, "x; y"),
+			objects.Pod("a", "n1")), ""},
 		"a label of nodes": {onNode(func(ls *v1alpha1.LocalService) {
 			ls.Spec.Selector = map[string]string{"kubernetes.io/hostname": "n1"}
 		}), "No pod in namespace default has the labels kubernetes.io/hostname=n1. The label kubernetes.io/hostname " +
@@ -119,15 +126,11 @@ func TestController(t *testing.T) {
 	const (
 		stops = "The controller does not seem to run: Lease ops/lsc has not been renewed for 90s. See whether its pods " +
 			"run, and in their log what they wait for: kubectl get deployments,pods -n ops"
-		waits = "The controller runs, but has not finished with the latest change in namespace default. Does it " +
-			"watch this namespace (-namespaces), and has it all permissions? Its " +
-			"log says: kubectl logs -n ops lsc-7-x"
+		waits = "No controller has finished with the latest change in namespace default. Does one run, does it watch this " +
+			"namespace (-namespaces), and has it all permissions? Its log says: kubectl logs -n "
 		unwatched = "No controller watches namespace default, so nothing here is kept up to date: that of Lease ops/lsc " +
 			"watches shop, payments. Ask the cluster's administrator to add the namespace to its -namespaces (Helm: " +
 			"namespaces)"
-		unknown = "No controller has reported the latest change in namespace default. Does one run, and does it " +
-			"watch this namespace (-namespaces)? Ask the cluster's administrator, or see kubectl get " +
-			"deployments,pods -n local-service-system"
 	)
 	missing, unobserved, unlabelled, refused := well, well, well, well
 	missing.Services = nil
@@ -149,11 +152,11 @@ func TestController(t *testing.T) {
 		"all is still well":        {well, stopped, stops},
 		"watched":                  {well, watches, ""},
 		"not watched":              {well, another, unwatched},
-		"missing":                  {missing, runs, waits},
+		"missing":                  {missing, runs, waits + "ops lsc-7-x"},
 		"missing, stopped":         {missing, stopped, stops},
-		"missing, not known":       {missing, Controller{}, unknown},
+		"missing, not known":       {missing, Controller{}, waits + "local-service-system POD"},
 		"missing, refused":         {refused, runs, ""},
-		"not acted on the change":  {unobserved, runs, waits},
+		"not acted on the change":  {unobserved, runs, waits + "ops lsc-7-x"},
 		"created a moment ago":     {created, runs, ""},
 		"created, stopped":         {created, stopped, stops},
 		"pods without their label": {unlabelled, runs, ""},

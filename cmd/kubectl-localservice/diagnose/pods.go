@@ -26,7 +26,6 @@ const (
 
 	itsLog    = "logs"
 	itsEvents = "describe pod"
-	itsNode   = "describe node"
 )
 
 func addPods(f *facts) {
@@ -87,7 +86,7 @@ func podOf(object *corev1.Pod, f *facts) *pod {
 		p.cause, p.more = "not ready", itsEvents
 		if node := f.nodes[nodeName]; node != nil && unreadiness(node) != nil {
 			p.cause, p.note = "its node "+nodeName+" is NotReady", since(unreadiness(node).LastTransitionTime, f.agesAt)
-			p.more = itsNode
+			p.act = fmt.Sprintf("see %s describe node %s", f.Kubectl, nodeName)
 		}
 	}
 	p.Message = withNote(p.cause, p.note)
@@ -113,7 +112,7 @@ func whyNotReady(p *corev1.Pod, containers []corev1.ContainerStatus, f *facts) t
 	case t.word != "" || isReady:
 		return t
 	case p.Spec.NodeName == "":
-		return whyWaiting(p, scheduled, &f.Around)
+		return whyWaiting(p, scheduled, f)
 	}
 	for _, gate := range p.Spec.ReadinessGates {
 		if set := conditions[gate.ConditionType]; set.Status == "" && ready.Reason != "ContainersNotReady" {
@@ -126,32 +125,32 @@ func whyNotReady(p *corev1.Pod, containers []corev1.ContainerStatus, f *facts) t
 }
 
 // whyWaiting says why a pod has no node: what is around it, and the scheduler.
-func whyWaiting(p *corev1.Pod, scheduled corev1.PodCondition, around *Around) trouble {
-	t, why := trouble{word: cmp.Or(scheduled.Reason, "Unscheduled")}, ""
-	for _, e := range around.Events {
+func whyWaiting(p *corev1.Pod, scheduled corev1.PodCondition, f *facts) trouble {
+	t, why := trouble{word: cmp.Or(scheduled.Reason, "Unscheduled"), more: itsEvents}, ""
+	for _, e := range f.Around.Events {
 		switch about := e.InvolvedObject; {
 		case about.Kind == "PersistentVolumeClaim" && slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
-			return isClaim(v) && v.PersistentVolumeClaim.ClaimName == about.Name
+			return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == about.Name
 		}):
-			why, t.note = "its PersistentVolumeClaim is not bound, "+quoteForeign(e.Message), about.Name
+			why = "its PersistentVolumeClaim is not bound, " + quoteForeign(e.Message)
+			t.act = fmt.Sprintf("see %s describe pvc -n %s %s", f.Kubectl, p.Namespace, about.Name)
 		case e.Reason == eventPreempted && p.GenerateName != "" && strings.HasPrefix(about.Name, p.GenerateName):
-			why, t.note = "a pod of a higher priority has its place", quoteForeign(e.Message)
+			why = "a pod of a higher priority has its place"
+			t.act = quoteForeign(e.Message) + ": make room, or raise its priority"
 		}
 	}
-	for i := range around.Pods {
-		other, node := &around.Pods[i], nodeOfDaemon(p)
-		t.note = strings.ReplaceAll(t.note, cmp.Or(string(other.UID), other.Name), other.Name) // Events have the UID.
+	for i := range f.Around.Pods {
+		other, node := &f.Around.Pods[i], nodeOfDaemon(p)
+		t.act = strings.ReplaceAll(t.act, cmp.Or(string(other.UID), other.Name), other.Name) // Events have the UID.
 		if taken := sets.List(hostPorts(p).Intersection(hostPorts(other))); other.Spec.NodeName != "" &&
 			len(taken) > 0 && (node == "" || node == other.Spec.NodeName) {
-			why, t.note = "another pod has its host port", taken[0]+": "+other.Name
+			why, t.act = "another pod has its host port "+taken[0], "remove pod "+other.Name+", or change the hostPort of one"
 		}
 	}
 	t.cause = "not scheduled: " + words.Join("; ", why, quoteForeign(cmp.Or(scheduled.Message,
 		"no scheduler has decided yet")))
 	return t
 }
-
-func isClaim(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil }
 
 func hostPorts(p *corev1.Pod) sets.Set[string] {
 	ports := sets.New[string]()
@@ -163,8 +162,7 @@ func hostPorts(p *corev1.Pod) sets.Set[string] {
 	return ports
 }
 
-// whyContainerNotReady says which container of a pod is not ready and why, or in one that is ready, which seems to end
-// again soon.
+// whyContainerNotReady says which container of a pod is not ready, or seems to end again soon, and why.
 func whyContainerNotReady(p *corev1.Pod, containers []corev1.ContainerStatus, isReady bool, f *facts) trouble {
 	inits := len(p.Status.InitContainerStatuses)
 	in := func(i int, t trouble) trouble {
@@ -265,12 +263,12 @@ func specOf(p *corev1.Pod, name string) (spec corev1.Container) {
 
 func exited(code int32) string { return fmt.Sprint("exit code ", code) }
 
-// isLoop reports whether a container that runs again will most likely end once more: it has not run much longer than
-// before, nor for a minute for each time that it has ended. After a run of ten minutes, the kubelet forgets the crashes
-// before.
+// isLoop reports whether a container that runs again most likely ends once more: it has not run much longer than
+// before, nor a minute for each end. The kubelet forgets them after a run of ten minutes, and may after a reboot.
 func isLoop(last *corev1.ContainerStateTerminated, runs time.Duration, restarts int32) bool {
 	before := last.FinishedAt.Sub(last.StartedAt.Time)
-	return before < 10*time.Minute && runs <= min(before+10*time.Second, time.Duration(restarts)*time.Minute)
+	return !last.FinishedAt.IsZero() && before < 10*time.Minute &&
+		runs <= min(before+10*time.Second, time.Duration(restarts)*time.Minute)
 }
 
 func restarts(c *corev1.ContainerStatus) string {

@@ -86,6 +86,11 @@ func TestWhyNotReady(t *testing.T) {
 			readyAgain(61, 2)(p)
 			p.Status.ContainerStatuses[0].LastTerminationState = exit("Error", 1, "", 80)
 		}, "CrashLoopBackOff", "exit code 1 (2 restarts)"},
+		"is ready again after a reboot": {func(p *corev1.Pod) {
+			readyAgain(3, 1)(p)
+			p.Status.ContainerStatuses[0].LastTerminationState = terminated("ContainerStatusUnknown", 137)
+			p.Status.ContainerStatuses[0].LastTerminationState.Terminated.Message = "The container could not be located"
+		}, "", ""},
 		"is ready for longer than before": {readyAgain(16, 5), "", ""},
 		"runs again":                      {crashed(runs(3), exit("Error", 1, "", 5), 5), "CrashLoopBackOff", "exit code 1 (5 restarts)"},
 		"runs for longer than before": {crashed(runs(240), exit("Error", 1, "", 5), 1), probeFails,

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -76,8 +77,8 @@ var rules = []rule{
 	{EndpointsOutdated, func(n *name) bool {
 		return n.facts.hostnames != nil && !n.facts.isPublished
 	}, func(n *name) Finding {
-		return Finding{Cause: "the pods are not in EndpointSlices yet; " +
-			whyUnpublished(n, plan.ServiceName(n.facts.LocalService.Name, plan.Source, ""))}
+		return unpublished(n, "the pods are not in EndpointSlices yet", plan.ServiceName(n.facts.LocalService.Name,
+			plan.Source, ""))
 	}},
 	{EndpointsOutdated, func(n *name) bool { return n.facts.outdated.Has(n.result.Hostname) }, func(n *name) Finding {
 		return untilWritten(n.facts, EndpointsOutdated, "the name is not up to date")
@@ -96,12 +97,12 @@ var rules = []rule{
 		return f
 	}},
 	{PodsNotReady, func(n *name) bool { return len(n.unready) > 0 }, func(n *name) Finding {
-		return Finding{Cause: n.unready[0].cause, About: byCause(n.unready),
-			Act: seePod(n, n.unready[0])}
+		return Finding{Cause: n.unready[0].cause, About: byCause(n.unready), Act: seePod(n, n.unready[0])}
 	}},
 	{EndpointsOutdated, func(n *name) bool { return len(n.unpublished) > 0 }, func(n *name) Finding {
-		return Finding{About: each(n.unpublished, podName),
-			Cause: "pods are ready, but not in the EndpointSlices; " + whyUnpublished(n, n.result.Service)}
+		f := unpublished(n, "pods are ready, but not in the EndpointSlices", n.result.Service)
+		f.About = each(n.unpublished, podName)
+		return f
 	}},
 	{EndpointsOutdated, func(n *name) bool {
 		return n.result.Endpoints.Ready < n.result.Endpoints.Total
@@ -130,7 +131,7 @@ var rules = []rule{
 		return Finding{Cause: "only terminating pods", About: each(n.terminating, podName)}
 	}},
 	{PodsNotReady, func(n *name) bool { return len(n.waiting) > 0 }, func(n *name) Finding {
-		return Finding{Cause: n.waiting[0].cause, About: byCause(n.waiting)}
+		return Finding{Cause: n.waiting[0].cause, About: byCause(n.waiting), Act: seePod(n, n.waiting[0])}
 	}},
 	{PodsEnded, func(n *name) bool { return len(n.pods) > 0 }, func(n *name) Finding {
 		f := Finding{State: Empty, Cause: "only ended pods: " + n.pods[0].cause, About: byCause(n.pods)}
@@ -145,8 +146,7 @@ var rules = []rule{
 	{NoPods, func(*name) bool { return true }, func(n *name) Finding { return noPod(n, "") }},
 }
 
-// reported lists, by the reason of a name, the reasons of the condition Ready that are about the same: the page has one
-// line for both.
+// reported lists, by the reason of a name, the reasons of Ready about the same: the page has one line for both.
 var reported = map[Reason][]string{
 	NameConflict:      {v1alpha1.ReasonNameTaken},
 	NodeWithoutName:   {v1alpha1.ReasonNoNodesSelected},
@@ -170,15 +170,15 @@ func serviceRule(reason Reason) rule {
 		func(n *name) Finding { return n.service }}
 }
 
-// whyUnpublished says why Kubernetes has not published the pods of a Service: in its own words, if it has recorded an
-// event. The name of the Service is also the beginning of those of its EndpointSlices.
-func whyUnpublished(n *name, service string) string {
-	for _, e := range slices.Backward(n.facts.Around.Events) {
-		if e.Reason == eventUnpublished && e.InvolvedObject.Name == service {
-			return regexp.MustCompile(`\b`+regexp.QuoteMeta(service)+`(-\w+)?`).ReplaceAllString(quoteForeign(e.Message), "…")
-		}
+// unpublished says why Kubernetes has not published the pods of a Service: in its own words, if there is an event. The
+// name of the Service is also the beginning of those of its EndpointSlices.
+func unpublished(n *name, problem, service string) Finding {
+	message := n.facts.lastEvent(eventUnpublished, service, time.Time{})
+	if message == "" {
+		return Finding{Cause: problem + "; kube-controller-manager has not added them yet"}
 	}
-	return "kube-controller-manager has not added them yet"
+	message = regexp.MustCompile(`\b`+regexp.QuoteMeta(service)+`(-\w+)?`).ReplaceAllString(message, "…")
+	return Finding{Cause: problem + "; " + quoteForeign(message), Act: "raise the quota, or correct what else that names"}
 }
 
 // whyMislabelled says which pods are on another node than their label says. Those of other nodes answer under the name.
@@ -187,8 +187,9 @@ func whyMislabelled(n *name) Finding {
 		About: each(n.mislabelled, func(p *pod) string {
 			return p.Name + " on " + p.object.Spec.NodeName + " has " + cmp.Or(p.NodeLabel, "none")
 		}),
-		Act: fmt.Sprintf("see why: %s get events -n %s --field-selector=reason=%s; without one, see whether the controller "+
-			"runs and labels pods (-label-pods)", n.facts.Kubectl, n.facts.LocalService.Namespace, plan.EventNodeLabelRefused)}
+		Act: cmp.Or(n.facts.idle, quoteForeign(n.facts.lastEvent(plan.EventNodeLabelRefused, n.facts.LocalService.Name,
+			n.mislabelled[0].Created.Time)), "see whether the controller labels pods (-label-pods) and has all "+
+			"permissions: "+n.facts.controllerLog())}
 }
 
 func podName(p *pod) string { return p.Name }
@@ -222,13 +223,10 @@ func byCause(pods []*pod) string {
 	})
 }
 
-// seePod names the command that says more about what is wrong with a pod, "" if there is none.
+// seePod says what to do about a pod, or names the command that says more about what is wrong with it; "" for neither.
 func seePod(n *name, p *pod) string {
-	switch p.more {
-	case "":
-		return ""
-	case itsNode:
-		return fmt.Sprintf("see %s %s %s", n.facts.Kubectl, p.more, p.object.Spec.NodeName)
+	if p.more == "" || p.act != "" {
+		return p.act
 	}
 	command := fmt.Sprintf("see %s %s -n %s %s", n.facts.Kubectl, p.more, p.object.Namespace, p.Name)
 	if p.more == itsLog && p.Container != "" {

@@ -81,6 +81,11 @@ func scenarios() map[string]scenario {
 		return corev1.Event{Reason: reason, Message: message, InvolvedObject: corev1.ObjectReference{Kind: kind,
 			Name: name}}
 	}
+	labelRefused := func(localService, message string, at time.Time) corev1.Event {
+		e := event("NodeLabelRefused", v1alpha1.Kind, localService, message)
+		e.EventTime = metav1.NewMicroTime(at)
+		return e
+	}
 	claiming := func(claim string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
 			p.Spec.Volumes = []corev1.Volume{{Name: "token"}, {VolumeSource: corev1.VolumeSource{
@@ -145,6 +150,16 @@ func scenarios() map[string]scenario {
 		"pods with another label": {with(services, nil, objects.Pod("a", "n1", labelled("n7")), objects.Pod("b", "n1",
 			labelled(""))),
 			PodsMislabelled, Down, "0/0"},
+		"pod without label, as the guard refuses it": {amid(with(services, nil, objects.Pod("a", "n1", objects.Unlabelled,
+			func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(now) })), Around{Events: []corev1.Event{
+			labelRefused("demo", "the guard names vm/rack", now.Add(time.Second)),
+			labelRefused("another", "not this", now.Add(time.Minute)), labelRefused("demo", "no more", now.Add(-time.Second))}}),
+			PodsMislabelled, Down, "0/0"},
+		"pod without label, where no controller watches": {func() Input {
+			in := with(services, nil, objects.Pod("a", "n1", objects.Unlabelled))
+			in.Controller.Namespaces = []string{"shop"}
+			return in
+		}(), PodsMislabelled, Down, "0/0"},
 
 		"pods not ready": {with(services, unready, objects.Pod("d", "n1", crash), objects.Pod("c", "n1", crash),
 			objects.Pod("b", "n1", objects.NotReady(running)), objects.Pod("a", "n1", crash), objects.Pod("e", "n1", crash)),
@@ -304,8 +319,13 @@ func TestWords(t *testing.T) {
 		"another port": "the Service differs from the LocalService in ports, sessionAffinity; the controller has not " +
 			"written it yet",
 		"pods with another label": "pods lack the label vm/rack, or have that of another node (a on n1 has n7, b on n1 has " +
-			"none); see why: kubectl get events -n default --field-selector=reason=NodeLabelRefused; without one, see " +
-			"whether the controller runs and labels pods (-label-pods)",
+			"none); see whether the controller labels pods (-label-pods) and has all permissions: kubectl logs -n " +
+			"local-service-system POD",
+		"pod without label, as the guard refuses it": "pods lack the label vm/rack, or have that of another node (a on n1 " +
+			"has none); the guard names vm/rack",
+		"pod without label, where no controller watches": "pods lack the label vm/rack, or have that of another node (a on " +
+			"n1 has none); No controller watches namespace default, so nothing here is kept up to date: that of Lease / watches " +
+			"shop. Ask the cluster's administrator to add the namespace to its -namespaces (Helm: namespaces)",
 		"pods not ready": "CrashLoopBackOff (a, c, d and 2 more); see kubectl logs -n default a",
 		"pods that wait": "ContainerCreating: it waits for its volumes, its image or the network (a); see kubectl describe " +
 			"pod -n default a",
@@ -314,7 +334,7 @@ func TestWords(t *testing.T) {
 		"not published yet": "pods are ready, but not in the EndpointSlices; kube-controller-manager has not added them " +
 			"yet (a)",
 		"not published, as a quota is used up": "pods are ready, but not in the EndpointSlices; Error updating Endpoint " +
-			`Slices for Service default/…: endpointslices "…" is forbidden: exceeded quota: objects (a)`,
+			`Slices for Service default/…: endpointslices "…" is forbidden: exceeded quota: objects (a); raise the quota, or correct what else that names`,
 		"an endpoint too many, as that is not ready": "1 of 2 endpoints are ready, the others are of no pod here; see who " +
 			"manages their EndpointSlice: kubectl get endpointslices -n default -l kubernetes.io/service-name=demo-n1 " +
 			"--show-labels",
@@ -324,7 +344,7 @@ func TestWords(t *testing.T) {
 			"DaemonSet: a Job ends",
 		"no pod":                           "no matching pod here (app=demo)",
 		"as many replicas as names":        "no matching pod here (app=demo)",
-		"a pod waits that could come here": "not scheduled: " + unscheduled + " (a)",
+		"a pod waits that could come here": "not scheduled: " + unscheduled + " (a); see kubectl describe pod -n default a",
 		"fewer replicas than names": "no matching pod here (app=demo); Deployment web has 1 replica for 2 names: scale it, " +
 			"by minReplicas if a HorizontalPodAutoscaler does, or use a DaemonSet",
 		"cordoned": "no matching pod here; the node is cordoned (app=demo)",
@@ -333,11 +353,12 @@ func TestWords(t *testing.T) {
 		"tainted without a value": "no matching pod here; the node is tainted with a.b/c:NoExecute, which its pods do not " +
 			"tolerate (app=demo)",
 		"its volume": `not scheduled: its PersistentVolumeClaim is not bound, storageclass "fast" not found; ` +
-			unscheduled + " (a: data)",
-		"preempted": "not scheduled: a pod of a higher priority has its place; " + unscheduled + " (web-7: Preempted by " +
-			"pod big on node n1)",
-		"its host port": "not scheduled: another pod has its host port; " + unscheduled + " (b: 9100/TCP: old)",
-		"down":          "the node is NotReady (for 40s); see kubectl describe node n1",
+			unscheduled + " (a); see kubectl describe pvc -n default data",
+		"preempted": "not scheduled: a pod of a higher priority has its place; " + unscheduled + " (web-7); Preempted by " +
+			"pod big on node n1: make room, or raise its priority",
+		"its host port": "not scheduled: another pod has its host port 9100/TCP; " + unscheduled + " (b); remove pod old, or " +
+			"change the hostPort of one",
+		"down": "the node is NotReady (for 40s); see kubectl describe node n1",
 	} {
 		if _, got := all[name].find(t); got.Message != want {
 			t.Errorf("%s: got\n%s\nwant\n%s", name, got.Message, want)

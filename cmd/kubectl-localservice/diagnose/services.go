@@ -19,8 +19,7 @@ import (
 	"github.com/localservice-dev/local-service-controller/pkg/naming"
 )
 
-// addService adds to a name what is wrong with the Service that it needs, or in mode Hostnames with the first of both,
-// and how it is reached.
+// addService adds to a name how it is reached, and what is wrong with the first Service of those that it needs.
 func addService(n *name) {
 	if n.result.Service == "" {
 		return
@@ -33,8 +32,7 @@ func addService(n *name) {
 	}
 }
 
-// compareService says what is wrong with a Service of a name. It adds to the name in what else the Service differs from
-// what the LocalService says.
+// compareService says what is wrong with a Service of a name, and adds to the name in what else the Service differs.
 func compareService(n *name, purpose plan.Purpose) Finding {
 	f, ls, service, node, position := n.facts, n.facts.LocalService, "Service", "", 0
 	name := plan.ServiceName(ls.Name, purpose, n.result.Node)
@@ -80,8 +78,7 @@ func compareService(n *name, purpose plan.Purpose) Finding {
 	return Finding{}
 }
 
-// untilWritten says of a problem why the controller has not written what it needs: its status says so, or it has not
-// acted yet.
+// untilWritten says of a problem why the controller has not written what it needs, as far as the status shows.
 func untilWritten(f *facts, reason Reason, problem string) Finding {
 	why := "the controller has not written it yet"
 	switch {
@@ -93,8 +90,7 @@ func untilWritten(f *facts, reason Reason, problem string) Finding {
 	return Finding{Reason: reason, Cause: problem + "; " + why, Waits: true}
 }
 
-// nodeLabelKey returns the key of the node label that the controller uses, from the selector of a Service of the
-// LocalService; the default if there is none.
+// nodeLabelKey returns the key of the node label, from the selector of a Service of the LocalService if there is one.
 func nodeLabelKey(ls *v1alpha1.LocalService, services []*corev1.Service) string {
 	for _, service := range services {
 		node := service.Annotations[v1alpha1.NodeAnnotationKey]
@@ -158,8 +154,7 @@ func byHostname(slice *discoveryv1.EndpointSlice) map[string][]any {
 	return out
 }
 
-// addEndpoints adds what the EndpointSlices publish under each name, whoever manages them: kube-proxy and DNS use them
-// all.
+// addEndpoints adds what any EndpointSlice publishes under each name: kube-proxy and DNS use them all.
 func addEndpoints(f *facts) {
 	f.endpoints, f.portNumbers = map[string][]endpoint{}, plan.PortNumbers{}
 	for _, slice := range f.EndpointSlices {
