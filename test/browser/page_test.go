@@ -221,7 +221,7 @@ func TestHostileText(t *testing.T) {
 	list := &diagnose.NodeList{Namespace: "default", LocalService: hostile, Message: hostile, GroupBy: hostile}
 	list.Items = []*diagnose.Node{
 		{Node: hostile, Hostname: "x", Finding: found(diagnose.Down, diagnose.PodsNotReady, hostile, "")},
-		{Node: "__proto__", Finding: found(diagnose.Down, diagnose.PodsNotReady, hostile, "")}}
+		{Node: "__proto__", Finding: found(diagnose.Down, diagnose.NodeWithoutName, hostile, "")}}
 	matrix := withProblem(hostile, map[string]*view.Column{
 		"default/" + hostile: view.NewColumn(list)})
 	page := browser.Open(t, serve(t, matrix).URL(), 1280, 800)
