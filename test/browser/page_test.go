@@ -48,6 +48,11 @@ func found(state diagnose.State, reason diagnose.Reason, cause, about string) di
 	return diagnose.Finding{State: state, Reason: reason, Cause: cause, Message: message}
 }
 
+// advise sets what to do about a finding.
+func advise(n *diagnose.Node, act string) {
+	n.Act, n.Message = act, n.Message+"; "+act
+}
+
 func notReady(n *diagnose.Node) {
 	n.Endpoints.Ready = 0
 	n.Finding = found(diagnose.Down, diagnose.PodsNotReady, "exit code 1", "a: 5 restarts")

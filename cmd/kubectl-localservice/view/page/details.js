@@ -173,7 +173,8 @@ function showTip(e) {
   const [title, text] = e.row ? describe(column, e.row) : [column.key,
     [`${answering(column)} answering`, column.status, column.problem, textOf(column.notices)].filter(Boolean)
       .join(". ")];
-  showTipAt(title, [text], e.getBoundingClientRect());
+  const notice = e.row && column.cells.has(e.row) && noticeOf(column, column.cells.get(e.row));
+  showTipAt(title, [text, ...(notice ? [notice.message] : [])], e.getBoundingClientRect());
 }
 
 function showTipAt(title, lines, box) {
