@@ -166,14 +166,14 @@ func TestNotices(t *testing.T) {
 	browser.Eventually(page, disagreeing, "")
 	browser.Eventually(page, `document.querySelector("#problems").innerText`, m.Controller)
 	page.Do(chromedp.Click(`#causes li:nth-child(2) button`))
-	browser.Eventually(page, message, port.Message+"|"+m.Controller)
+	browser.Eventually(page, message, m.Controller+"|"+port.Message)
 	page.Do(chromedp.Click(`.cell[aria-label^="default/app-00"]`))
-	browser.Eventually(page, message, "1 of 1 endpoint ready|"+port.Message+"|"+m.Controller)
+	browser.Eventually(page, message, m.Controller+"|1 of 1 endpoint ready|"+port.Message)
 	page.Do(chromedp.Click(`#causes li:nth-child(3) button`))
 	browser.Eventually(page, count, "3 nodes · 1 of 7 LocalServices")
 }
 
-// TestOneAct: a line is about one cause and one act, and names what that is about.
+// TestOneAct: a line is about one cause and one act, and names what that is about. What follows from it comes after it.
 func TestOneAct(t *testing.T) {
 	t.Parallel()
 	names := columns(7, 3, func(c, i int, n *diagnose.Node) {
@@ -189,22 +189,26 @@ func TestOneAct(t *testing.T) {
 	noPods := func(act string) diagnose.Notice {
 		return diagnose.Notice{Reason: diagnose.NoPods, Cause: "No pods", Message: "No pods: " + act}
 	}
-	for i, notice := range []diagnose.Notice{noPods("correct spec.selector"), noPods("scale it"), noPods("scale it")} {
+	for i, notice := range []diagnose.Notice{noPods("correct spec.selector"), noPods("scale it"), noPods("scale it"),
+		6: {Message: "No controller watches namespace default"}} {
 		names[fmt.Sprintf("default/app-%02d", i)].Notices = []diagnose.Notice{notice}
 	}
 	server := serve(t, loaded(names))
 	page := browser.Open(t, server.URL(), 1280, 800)
-	const lines = "3 names|its port is taken|(9100/TCP: old-0)|(n0000, for example)|app-06 (3)|n0000, n0001, n0002\n" +
+	const lines = "1 LocalService|No controller watches namespace default|app-06\n" +
+		"3 names|its port is taken|(9100/TCP: old-0)|(n0000, for example)|app-06 (3)|n0000, n0001, n0002\n" +
 		"6 names|No pods: scale it|app-01 (3), app-02 (3)|n0000, n0001, n0002\n" +
 		"3 names|No pods: correct spec.selector|app-00 (3)|n0000, n0001, n0002\n" +
 		"6 names|no matching pod here|(app=4)|(n0000, for example)|app-04 (3), app-05 (3)|n0000, n0001, n0002\n" +
 		"3 names|no matching pod here|(app=3); scale e1|app-03 (3)|n0000, n0001, n0002"
 	browser.Eventually(page, causes, lines)
 	browser.Eventually(page, disagreeing, "")
-	page.Do(chromedp.Click(`#causes li:nth-child(2) button`))
+	page.Do(chromedp.Click(`#causes li:nth-child(3) button`))
 	browser.Eventually(page, count, "3 nodes · 2 of 7 LocalServices")
 	page.Do(chromedp.Click(`.cell[aria-label^="app-01"]`))
 	browser.Eventually(page, message, "no matching pod here (app=1)|No pods: scale it")
+	page.Do(chromedp.Evaluate(`showDetails({ column: "default/app-06", row: "n0001" })`, nil))
+	browser.Eventually(page, message, "No controller watches namespace default|its port is taken (9100/TCP: old-1)")
 }
 
 // TestManyActs: a cause with many acts has one line, and when it is chosen one for each of them.

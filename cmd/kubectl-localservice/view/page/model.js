@@ -117,7 +117,7 @@ function filter() {
   for (const c of columns.values()) findCauses(c, firsts);
   const named = [...columns.values()].filter((c) => byName(c.key));
   for (const c of named) {
-    c.worst = c.about.length ? c.about[0].rank : RANK.Healthy;
+    c.worst = Math.min(RANK.Healthy, ...c.about.map((a) => a.rank));
     c.passing = [0, 0];
     for (const row of visible) {
       const cell = c.cells.get(row);
@@ -160,12 +160,14 @@ function tableOf(kind, cs, worst) {
   return { rows: rs, across: flipped ? few : keys, down: flipped ? keys : rs, flipped };
 }
 
-// aboutColumn is what concerns a LocalService as a whole, the worst first, but what explains a cell.
+// aboutColumn is what concerns a LocalService as a whole, but what explains a cell. Without a cause, it is about the
+// controller: that comes before what follows from it.
 function aboutColumn(c) {
   const explains = (n) => n.reason && [...c.cells.values()].some((cell) => cell.reason === n.reason);
   const about = c.notices.filter((n) => n.message !== watching.controller && !explains(n)).map((n) =>
-    ({ state: "Hint", rank: RANK.Degraded + 0.5, text: n.cause || n.message, message: n.message, isWhole: true }));
-  if (c.problem && !c.reported) about.unshift({ state: "Problem", rank: -1, text: c.status, message: c.problem });
+    ({ state: "Hint", rank: n.cause ? RANK.Degraded + 0.5 : -0.5, text: n.cause || n.message, message: n.message,
+      isWhole: true }));
+  if (c.problem && !c.reported) about.push({ state: "Problem", rank: -1, text: c.status, message: c.problem });
   return about.map((a) => ({ ...a, key: `LocalService ${a.text}`, act: a.message }));
 }
 
