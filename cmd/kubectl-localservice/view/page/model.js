@@ -124,10 +124,7 @@ function filter() {
       if (!cell) continue;
       counts[cell.state]++;
       const isWanted = wanted.size === 0 || wanted.has(cell.state), isExplained = !!noticeOf(c, cell);
-      if (isWanted && cell.state !== "Healthy") {
-        const rank = RANK[cell.state] - (isExplained ? 0.5 : 0);
-        addCause(causes, { ...c.causes.get(causeOf(c, cell)), state: cell.state, rank }, c, row, cell);
-      }
+      if (isWanted && cell.state !== "Healthy") addCause(causes, c.causes.get(causeOf(c, cell)), c, row, cell);
       if (isExplained) c.worst = Math.min(c.worst, RANK.Degraded);
       if (!passes(c, cell)) continue;
       c.passing[kindOf(row)]++;
@@ -188,26 +185,29 @@ function findCauses(c, firsts) {
     const key = causeOf(c, cell), notice = noticeOf(c, cell);
     if (!c.causes.has(key)) c.causes.set(key, add(notice ?
       { key, text: notice.cause, message: notice.message, act: notice.message, isWhole: true } :
-      { key, text: cell.cause, message: restOf(cell), act: cell.act }));
+      // Its message says after the cause what it is about, and what to do.
+      { key, text: cell.cause, message: cell.message.slice(cell.cause.length).replace(/^; | /, ""), act: cell.act,
+        example: cell.message }));
   }
 }
 
-// restOf is what the message of a cell says after its cause: what it is about, and what to do.
-const restOf = (cell) => cell.message.slice(cell.cause.length).replace(/^; | /, "");
-
 // addCause adds a cell to its cause and its line, or without a row a LocalService.
-function addCause(causes, { key, line, ...about }, column, row, cell) {
+function addCause(causes, about, column, row, cell) {
+  const state = cell?.state ?? about.state, rank = about.rank ?? RANK[state] - (about.isWhole ? 0.5 : 0);
   const addTo = (all, key) => {
-    if (!all.has(key)) all.set(key, { key, ...about, count: 0, columns: new Map(), rows: new Set(), lines: new Map() });
-    const cause = all.get(key);
-    if (about.rank < cause.rank) Object.assign(cause, { state: about.state, rank: about.rank });
+    let cause = all.get(key);
+    if (!cause) {
+      cause = { ...about, key, state, rank, count: 0, columns: new Map(), rows: new Set(), lines: new Map() };
+      all.set(key, cause);
+    }
+    if (rank < cause.rank) Object.assign(cause, { state, rank });
     cause.count++;
     cause.columns.set(column, (cause.columns.get(column) ?? 0) + 1);
     if (row) cause.rows.add(row);
-    if (cell && !cause.isWhole && restOf(cell) !== cause.message) cause.isExample = true;
+    cause.isExample ||= !!cause.example && cell.message !== cause.example;
     return cause;
   };
-  addTo(addTo(causes, key).lines, line);
+  addTo(addTo(causes, about.key).lines, about.line);
 }
 
 // listed are the lines of all causes, the worst first. One with many lines has only one, until that is chosen.
