@@ -159,17 +159,17 @@ func TestNotices(t *testing.T) {
 	}
 	page := browser.Open(t, serveNamespace(t, "", m).URL(), 1280, 800)
 	browser.Eventually(page, causes, "1 name|exit code 1|(a: 5 restarts)|default/app-03|n0000\n"+
-		"1 LocalService|Clients connect to port 8080|default/app-00\n"+
 		"3 names|No pod has the labels app=x|default/app-01 (3)|n0000, n0001, n0002\n"+
 		"2 names|No pod has the labels app=y|default/app-04 (2)|n0001, n0002\n"+
+		"1 LocalService|Clients connect to port 8080|default/app-00\n"+
 		"4 names|no matching pod here|(app=x)|default/app-05 (2), default/app-06 (2)|n0001, n0002")
 	browser.Eventually(page, disagreeing, "")
 	browser.Eventually(page, `document.querySelector("#problems").innerText`, m.Controller)
-	page.Do(chromedp.Click(`#causes li:nth-child(2) button`))
+	page.Do(chromedp.Click(`#causes li:nth-child(4) button`))
 	browser.Eventually(page, message, m.Controller+"|"+port.Message)
 	page.Do(chromedp.Click(`.cell[aria-label^="default/app-00"]`))
 	browser.Eventually(page, message, m.Controller+"|1 of 1 endpoint ready|"+port.Message)
-	page.Do(chromedp.Click(`#causes li:nth-child(3) button`))
+	page.Do(chromedp.Click(`#causes li:nth-child(2) button`))
 	browser.Eventually(page, count, "3 nodes · 1 of 7 LocalServices")
 }
 
