@@ -26,7 +26,7 @@ func troubled(nodes int) *view.Matrix {
 		case c == 2 && i == 7:
 			n.Endpoints.Total = 2
 			n.Finding = found(diagnose.Degraded, diagnose.PodsNotReady, "cannot pull image b:2", "b")
-			n.Act = "correct it"
+			advise(n, "correct it")
 		case c == 3:
 			n.Endpoints = diagnose.Endpoints{}
 			n.Finding = found(diagnose.Empty, diagnose.NoPods, "no matching pod here", "app=x")
@@ -75,10 +75,10 @@ func TestProblemsFirst(t *testing.T) {
 	page := browser.Open(t, serve(t, troubled(100)).URL(), 1280, 800)
 	browser.Eventually(page, count, "100 nodes · 3 groups · 5 LocalServices")
 	browser.Eventually(page, causes, "1 LocalService|NameTaken|the name is taken|"+longName+"\n"+
-		"10 names|exit code 1|log-agent (10)|n0009, n0019, n0029 and 7 more\n"+
-		"1 name|exit code 1|image-cache|n0004\n"+
-		"1 name|cannot pull image b:2|correct it|image-cache|n0007\n"+
-		"100 names|no matching pod here|gpu-metrics (100)|n0000, n0001, n0002 and 97 more")
+		"10 names|exit code 1|(a: 5 restarts)|log-agent (10)|n0009, n0019, n0029 and 7 more\n"+
+		"1 name|exit code 1|(a: 5 restarts)|image-cache|n0004\n"+
+		"1 name|cannot pull image b:2|(b); correct it|image-cache|n0007\n"+
+		"100 names|no matching pod here|(app=x)|gpu-metrics (100)|n0000, n0001, n0002 and 97 more")
 	browser.Eventually(page, disagreeing, "")
 	browser.Eventually(page, rowNames, longName+"3/3 NameTaken,n0004,n0009,n0019,n0029,n0039,n0049")
 	page.Do(chromedp.Click(`#causes li:nth-child(2) button`))
@@ -99,17 +99,17 @@ func TestOneLineForACause(t *testing.T) {
 		case c == 0 && i == 0:
 			n.Endpoints = diagnose.Endpoints{}
 			n.Finding = found(diagnose.Down, diagnose.NameConflict, "the name is taken", "app-00-n0000")
-			n.Act = "delete it"
+			advise(n, "delete it")
 		case c > 0 && i == 1:
 			notReady(n)
-			n.Cause = fmt.Sprint("Cause", c)
+			n.Finding = found(diagnose.Down, diagnose.PodsNotReady, fmt.Sprint("Cause", c), "a: 5 restarts")
 		}
 	}))
 	taken := m.Columns["default/app-00"]
 	taken.Status, taken.Problem, taken.Reported = "NameTaken", "one is taken", true
 	server := serve(t, m)
 	page := browser.Open(t, server.URL(), 1280, 800)
-	const first = "1 name|the name is taken|delete it|app-00|n0000"
+	const first = "1 name|the name is taken|(app-00-n0000); delete it|app-00|n0000"
 	lines := `document.querySelectorAll("#causes li").length`
 	firstLine := causes + `.split("\n")[0]`
 	last := `[...document.querySelectorAll("#causes button")].at(-1).innerText`
@@ -131,7 +131,7 @@ func TestOneLineForACause(t *testing.T) {
 	}
 	server.Publish(loaded(changed))
 	browser.Eventually(page, lines, 2)
-	browser.Eventually(page, firstLine, "1 name|Cause1|app-01|n0001")
+	browser.Eventually(page, firstLine, "1 name|Cause1|(a: 5 restarts)|app-01|n0001")
 }
 
 // TestNotices: what concerns a LocalService as a whole has a line, also while nothing is wrong with its names. What
@@ -158,18 +158,81 @@ func TestNotices(t *testing.T) {
 		m.Columns[fmt.Sprintf("default/app-%02d", i)].Notices = notices
 	}
 	page := browser.Open(t, serveNamespace(t, "", m).URL(), 1280, 800)
-	browser.Eventually(page, causes, "1 name|exit code 1|default/app-03|n0000\n"+
+	browser.Eventually(page, causes, "1 name|exit code 1|(a: 5 restarts)|default/app-03|n0000\n"+
+		"3 names|No pod has the labels app=x|default/app-01 (3)|n0000, n0001, n0002\n"+
+		"2 names|No pod has the labels app=y|default/app-04 (2)|n0001, n0002\n"+
 		"1 LocalService|Clients connect to port 8080|default/app-00\n"+
-		"5 names|No pods|default/app-01: No pod has the labels app=x|default/app-01 (3), default/app-04 (2)|n0000, n0001, n0002\n"+
-		"4 names|no matching pod here|default/app-05 (2), default/app-06 (2)|n0001, n0002")
+		"4 names|no matching pod here|(app=x)|default/app-05 (2), default/app-06 (2)|n0001, n0002")
 	browser.Eventually(page, disagreeing, "")
 	browser.Eventually(page, `document.querySelector("#problems").innerText`, m.Controller)
-	page.Do(chromedp.Click(`#causes li:nth-child(2) button`))
-	browser.Eventually(page, message, port.Message+"|"+m.Controller)
+	page.Do(chromedp.Click(`#causes li:nth-child(4) button`))
+	browser.Eventually(page, message, m.Controller+"|"+port.Message)
 	page.Do(chromedp.Click(`.cell[aria-label^="default/app-00"]`))
-	browser.Eventually(page, message, "1 of 1 endpoint ready|"+port.Message+"|"+m.Controller)
+	browser.Eventually(page, message, m.Controller+"|1 of 1 endpoint ready|"+port.Message)
+	page.Do(chromedp.Click(`#causes li:nth-child(2) button`))
+	browser.Eventually(page, count, "3 nodes · 1 of 7 LocalServices")
+}
+
+// TestOneAct: a line is about one cause and one act, and names what that is about. What follows from it comes after it.
+func TestOneAct(t *testing.T) {
+	t.Parallel()
+	names := columns(7, 3, func(c, i int, n *diagnose.Node) {
+		n.Endpoints = diagnose.Endpoints{}
+		n.Finding = found(diagnose.Empty, diagnose.NoPods, "no matching pod here", fmt.Sprint("app=", c))
+		switch {
+		case c == 3:
+			advise(n, "scale e1")
+		case c == 6:
+			n.Finding = found(diagnose.Down, diagnose.PodsNotReady, "its port is taken", fmt.Sprint("9100/TCP: old-", i))
+		}
+	})
+	noPods := func(act string) diagnose.Notice {
+		return diagnose.Notice{Reason: diagnose.NoPods, Cause: "No pods", Message: "No pods: " + act}
+	}
+	for i, notice := range []diagnose.Notice{noPods("correct spec.selector"), noPods("scale it"), noPods("scale it"),
+		6: {Message: "No controller watches namespace default"}} {
+		names[fmt.Sprintf("default/app-%02d", i)].Notices = []diagnose.Notice{notice}
+	}
+	server := serve(t, loaded(names))
+	page := browser.Open(t, server.URL(), 1280, 800)
+	const lines = "1 LocalService|No controller watches namespace default|app-06\n" +
+		"3 names|its port is taken|(9100/TCP: old-0)|(n0000, for example)|app-06 (3)|n0000, n0001, n0002\n" +
+		"6 names|No pods: scale it|app-01 (3), app-02 (3)|n0000, n0001, n0002\n" +
+		"3 names|No pods: correct spec.selector|app-00 (3)|n0000, n0001, n0002\n" +
+		"6 names|no matching pod here|(app=4)|(n0000, for example)|app-04 (3), app-05 (3)|n0000, n0001, n0002\n" +
+		"3 names|no matching pod here|(app=3); scale e1|app-03 (3)|n0000, n0001, n0002"
+	browser.Eventually(page, causes, lines)
+	browser.Eventually(page, disagreeing, "")
 	page.Do(chromedp.Click(`#causes li:nth-child(3) button`))
 	browser.Eventually(page, count, "3 nodes · 2 of 7 LocalServices")
+	page.Do(chromedp.Click(`.cell[aria-label^="app-01"]`))
+	browser.Eventually(page, message, "no matching pod here (app=1)|No pods: scale it")
+	page.Do(chromedp.Evaluate(`showDetails({ column: "default/app-06", row: "n0001" })`, nil))
+	browser.Eventually(page, message, "No controller watches namespace default|its port is taken (9100/TCP: old-1)")
+}
+
+// TestManyActs: a cause with many acts has one line, and when it is chosen one for each of them.
+func TestManyActs(t *testing.T) {
+	t.Parallel()
+	m := loaded(columns(6, 3, func(_, _ int, n *diagnose.Node) {
+		n.Finding = found(diagnose.Empty, diagnose.NoPods, "no matching pod here", "")
+	}))
+	for _, c := range m.Columns {
+		c.Notices = []diagnose.Notice{{Reason: diagnose.NoPods, Cause: "No pods", Message: "scale " + c.Name}}
+	}
+	page := browser.Open(t, serve(t, m).URL(), 1280, 800)
+	const who = "app-00 (3), app-01 (3), app-02 (3), app-03 (3) and 2 more|n0000, n0001, n0002"
+	const line = "18 names|No pods|app-00: scale app-00|others differ: click|" + who
+	browser.Eventually(page, causes, line)
+	browser.Eventually(page, disagreeing, "")
+	page.Do(chromedp.Click(`#causes li:nth-child(1) button`))
+	browser.Eventually(page, causes+`.split("\n").slice(0, 3).join("\n")`, "18 names|No pods|"+who+
+		"\n3 names|scale app-00|app-00 (3)|n0000, n0001, n0002\n3 names|scale app-01|app-01 (3)|n0000, n0001, n0002")
+	browser.Eventually(page, count, "3 nodes · 6 LocalServices")
+	page.Do(chromedp.Click(`#causes li:nth-child(3) button`))
+	browser.Eventually(page, count, "3 nodes · 1 of 6 LocalServices")
+	page.Do(chromedp.Click(`#causes li:nth-child(3) button`))
+	browser.Eventually(page, causes, line)
 }
 
 // TestWholeMessages: a long message of a problem breaks into lines, in a wide window and on a phone, and nothing of it

@@ -48,6 +48,11 @@ func found(state diagnose.State, reason diagnose.Reason, cause, about string) di
 	return diagnose.Finding{State: state, Reason: reason, Cause: cause, Message: message}
 }
 
+// advise sets what to do about a finding.
+func advise(n *diagnose.Node, act string) {
+	n.Act, n.Message = act, n.Message+"; "+act
+}
+
 func notReady(n *diagnose.Node) {
 	n.Endpoints.Ready = 0
 	n.Finding = found(diagnose.Down, diagnose.PodsNotReady, "exit code 1", "a: 5 restarts")
@@ -221,7 +226,7 @@ func TestHostileText(t *testing.T) {
 	list := &diagnose.NodeList{Namespace: "default", LocalService: hostile, Message: hostile, GroupBy: hostile}
 	list.Items = []*diagnose.Node{
 		{Node: hostile, Hostname: "x", Finding: found(diagnose.Down, diagnose.PodsNotReady, hostile, "")},
-		{Node: "__proto__", Finding: found(diagnose.Down, diagnose.PodsNotReady, hostile, "")}}
+		{Node: "__proto__", Finding: found(diagnose.Down, diagnose.NodeWithoutName, hostile, "")}}
 	matrix := withProblem(hostile, map[string]*view.Column{
 		"default/" + hostile: view.NewColumn(list)})
 	page := browser.Open(t, serve(t, matrix).URL(), 1280, 800)

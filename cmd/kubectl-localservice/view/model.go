@@ -116,9 +116,9 @@ type Details struct {
 	EventsProblem string `json:"eventsProblem,omitempty"`
 }
 
-// Row returns the row of an item of a list. No node has a name with a '='.
+// Row returns the row of an item of a list, of a group even if another one has its name. No node has a name with a '='.
 func Row(list *diagnose.NodeList, n *diagnose.Node) string {
-	if list.GroupBy == "" || n.Hostname == "" {
+	if list.GroupBy == "" || n.Reason == diagnose.NodeWithoutName {
 		return n.Node
 	}
 	return list.GroupBy + "=" + n.Node

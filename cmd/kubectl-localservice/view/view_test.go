@@ -39,12 +39,11 @@ func matrix(lists ...*diagnose.NodeList) *Matrix {
 
 // TestUpdates: only changes are sent.
 func TestUpdates(t *testing.T) {
-	zoned := item("a", 2, 2, "")
-	zoned.Hostname = "a"
 	before := matrix(list("same", "", item("n1", 1, 1, "")), list("gone", "", item("n1", 1, 1, "")),
 		list("demo", "", item("n1", 1, 1, ""), item("n2", 1, 1, ""), item("n3", 0, 0, diagnose.NoPods)))
 	now := matrix(list("same", "", item("n1", 1, 1, "")),
-		list("new", "zone", zoned, item("n9", 0, 0, diagnose.NodeWithoutName)),
+		list("new", "zone", item("a", 2, 2, ""), item("A", 0, 0, diagnose.NameConflict),
+			item("n9", 0, 0, diagnose.NodeWithoutName)),
 		list("demo", "", item("n1", 1, 1, ""), item("n2", 0, 1, diagnose.PodsNotReady),
 			item("n4", 1, 2, diagnose.PodsNotReady)))
 	now.Problems = []string{"no"}
@@ -63,6 +62,7 @@ func TestUpdates(t *testing.T) {
 		{Columns: map[string]*Column{"default/gone": nil}},
 		{Columns: column("new", "zone", map[string]*Cell{
 			"zone=a": {diagnose.Finding{State: diagnose.Healthy}, diagnose.Endpoints{Ready: 2, Total: 2}},
+			"zone=A": {Finding: diagnose.Finding{State: diagnose.Down, Reason: diagnose.NameConflict, Cause: "exit code 1"}},
 			"n9":     {Finding: diagnose.Finding{State: diagnose.Empty, Reason: diagnose.NodeWithoutName}},
 		})},
 		{Status: &Status{Loaded: true, Problems: []string{"no"}}},

@@ -80,7 +80,14 @@ function newest(events) {
     .sort((a, b) => Date.parse(b.time) - Date.parse(a.time)).slice(0, 10);
 }
 
-const hintsOf = (column) => title("Hint", "", ...column.notices.map((n) => n.message)).slice(1);
+// withNotices adds to a message those of the notices, before it what is about the controller.
+function withNotices(column, state, heading, message) {
+  const hints = (all) => title("Hint", "", ...all.map((n) => n.message)).slice(1);
+  const [h2, ...lines] = title(state, heading, message);
+  return [h2, ...hints(column.notices.filter((n) => !n.cause)), ...lines,
+    ...hints(column.notices.filter((n) => n.cause))];
+}
+
 const textOf = (notices) => notices.map((n) => n.message).join(" ");
 
 function title(state, text, ...messages) {
@@ -129,7 +136,7 @@ async function detailsOfCell(column, cell) {
   }
   list.append(...section("More", link({ column: "", row: cell.row }, "All names of " + cell.row),
     link({ column: column.key, row: "" }, "LocalService " + column.key)));
-  return [...title(state, `${called(column)} on ${wordsOf(cell.row)[1]}`, message), ...hintsOf(column), list];
+  return [...withNotices(column, state, `${called(column)} on ${wordsOf(cell.row)[1]}`, message), list];
 }
 
 function detailsOfRow(row) {
@@ -155,7 +162,7 @@ function detailsOfColumn(column) {
   if (column.groupBy) list.append(...section("Grouped by", column.groupBy));
   list.append(...section("Commands", copyable(command("localservice", "nodes", column.name, ...ns)),
     copyable(command("describe", "localservice", ...ns, column.name))));
-  return [...title(state, column.key, column.problem), ...hintsOf(column), list];
+  return [...withNotices(column, state, column.key, column.problem), list];
 }
 
 function closeDetails() {
@@ -173,7 +180,8 @@ function showTip(e) {
   const [title, text] = e.row ? describe(column, e.row) : [column.key,
     [`${answering(column)} answering`, column.status, column.problem, textOf(column.notices)].filter(Boolean)
       .join(". ")];
-  showTipAt(title, [text], e.getBoundingClientRect());
+  const notice = e.row && column.cells.has(e.row) && noticeOf(column, column.cells.get(e.row));
+  showTipAt(title, [text, ...(notice ? [notice.message] : [])], e.getBoundingClientRect());
 }
 
 function showTipAt(title, lines, box) {

@@ -95,8 +95,9 @@ const noticeOf = (column, cell) => column.notices.find((n) => n.reason && n.reas
 // causeOf is the key of a cell's cause. What is wrong with pods is about one app: its image, its log.
 const causeOf = (column, cell) => [cell.reason, noticeOf(column, cell)?.cause ?? cell.cause,
   ...(cell.reason === "PodsNotReady" ? [column.key] : [])].join(" ");
-const passes = (column, cell) => (wanted.size === 0 || wanted.has(cell.state)) &&
-  (!wantedCause || column.about.has(wantedCause) || causeOf(column, cell) === wantedCause);
+const passes = (column, cell) => (wanted.size === 0 || wanted.has(cell.state)) && (!wantedCause ||
+  column.about.some(isWantedCause) || isWantedCause(column.causes.get(causeOf(column, cell))));
+const isWantedCause = (cause) => cause?.key === wantedCause || cause?.line === wantedCause;
 const isFiltered = () => wanted.size > 0 || wantedCause !== "";
 
 function matcher(id) {
@@ -105,39 +106,38 @@ function matcher(id) {
 }
 
 const FEW_ROWS = 9;
+const FEW_LINES = 5; // of one cause
 const noCounts = () => Object.fromEntries(STATES.map((state) => [state, 0]));
 
 function filter() {
   order ??= [...rows.keys()].sort((a, b) => isGroup(b) - isGroup(a) || byNumber(a, b));
   const byName = matcher("by-name"), byNode = matcher("by-node");
-  const visible = new Set(order.filter(byNode));
-  const worst = new Map(), causes = new Map(), counts = noCounts();
+  const visible = order.filter(byNode);
+  const worst = new Map(), causes = new Map(), counts = noCounts(), firsts = new Map();
+  for (const c of columns.values()) findCauses(c, firsts);
   const named = [...columns.values()].filter((c) => byName(c.key));
   for (const c of named) {
-    const about = aboutColumn(c);
-    c.about = new Set(about.map((a) => a.key));
-    c.worst = about.length ? about[0].rank : RANK.Healthy;
+    c.worst = Math.min(RANK.Healthy, ...c.about.map((a) => a.rank));
     c.passing = [0, 0];
-    for (const [row, cell] of c.cells) {
-      if (!visible.has(row)) continue;
+    for (const row of visible) {
+      const cell = c.cells.get(row);
+      if (!cell) continue;
       counts[cell.state]++;
-      const isWanted = wanted.size === 0 || wanted.has(cell.state);
-      if (isWanted && cell.state !== "Healthy") addCause(causes, causeOfCell(c, cell), c, row);
-      if (noticeOf(c, cell)) c.worst = Math.min(c.worst, RANK.Degraded);
+      const isWanted = wanted.size === 0 || wanted.has(cell.state), isExplained = !!noticeOf(c, cell);
+      if (isWanted && cell.state !== "Healthy") addCause(causes, c.causes.get(causeOf(c, cell)), c, row, cell);
+      if (isExplained) c.worst = Math.min(c.worst, RANK.Degraded);
       if (!passes(c, cell)) continue;
       c.passing[kindOf(row)]++;
       c.worst = Math.min(c.worst, RANK[cell.state]);
       const rank = worst.get(row);
       if (rank === undefined || RANK[cell.state] < rank) worst.set(row, RANK[cell.state]);
     }
-    if (wanted.size === 0 || c.passing.some(Boolean)) for (const a of about) addCause(causes, a, c);
+    if (wanted.size === 0 || c.passing.some(Boolean)) for (const a of c.about) addCause(causes, a, c);
   }
   const cs = named.filter((c) => !isFiltered() || c.passing.some(Boolean)).sort((a, b) => byNumber(a.key, b.key));
   const tables = [0, 1].map((kind) => tableOf(kind, cs, worst));
   const rs = tables.flatMap((t) => t.rows);
-  const sorted = [...causes.values()].sort((a, b) =>
-    a.rank - b.rank || b.count - a.count || byNumber(a.text, b.text));
-  shown = { columns: cs, rows: rs, tables, worst, causes: sorted, counts };
+  shown = { columns: cs, rows: rs, tables, worst, causes: listed(causes), counts };
   if (!cs.some((c) => c.key === active.column)) active.column = cs[0]?.key ?? "";
   if (!worst.has(active.row)) active.row = rs[0] ?? "";
 }
@@ -157,33 +157,68 @@ function tableOf(kind, cs, worst) {
   return { rows: rs, across: flipped ? few : keys, down: flipped ? keys : rs, flipped };
 }
 
-// aboutColumn is what concerns a LocalService as a whole, the worst first, but what explains a cell.
+// aboutColumn is what concerns a LocalService as a whole, but what explains a cell. Without a cause, it is about the
+// controller: that comes before what follows from it.
 function aboutColumn(c) {
   const explains = (n) => n.reason && [...c.cells.values()].some((cell) => cell.reason === n.reason);
   const about = c.notices.filter((n) => n.message !== watching.controller && !explains(n)).map((n) =>
-    ({ state: "Hint", rank: RANK.Degraded + 0.5, text: n.cause || n.message, message: n.message, isWhole: true }));
-  if (c.problem && !c.reported) about.unshift({ state: "Problem", rank: -1, text: c.status, message: c.problem });
-  return about.map((a) => ({ ...a, key: `LocalService ${a.text}` }));
+    ({ state: "Hint", rank: n.cause ? RANK.Empty - 0.25 : -0.5, text: n.cause || n.message, message: n.message,
+      isWhole: true }));
+  if (c.problem && !c.reported) about.push({ state: "Problem", rank: -1, text: c.status, message: c.problem });
+  return about.map((a) => ({ ...a, key: `LocalService ${a.text}`, act: a.message }));
 }
 
-function causeOfCell(column, cell) {
-  const notice = noticeOf(column, cell), rank = RANK[cell.state] - (notice ? 0.5 : 0);
-  return { key: causeOf(column, cell), state: cell.state, rank, text: notice?.cause ?? cell.cause,
-    message: notice?.message ?? cell.act, isWhole: !!notice };
-}
-
-// addCause adds a cell to its cause, or without a row a LocalService.
-function addCause(causes, { key, state, rank, text, message, isWhole }, column, row) {
-  let cause = causes.get(key);
-  if (!cause) {
-    cause = { key, text, message, isWhole, rank: Infinity, count: 0, columns: new Map(), rows: new Set() };
-    causes.set(key, cause);
+// findCauses finds what is wrong with a LocalService and, by the causes' keys, with its names: of those with a cause, the
+// first says what to do. A line is for the LocalServices that say the same, and called after the first of them.
+function findCauses(c, firsts) {
+  const add = (cause) => {
+    const says = JSON.stringify([cause.key, cause.act]);
+    if (!firsts.has(says)) firsts.set(says, `${cause.key} ${c.key}`);
+    return Object.assign(cause, { line: firsts.get(says) });
+  };
+  c.about = aboutColumn(c).map(add);
+  c.causes = new Map();
+  if (c.counts.Healthy === c.cells.size) return;
+  for (const row of order) {
+    const cell = c.cells.get(row);
+    if (!cell || cell.state === "Healthy") continue;
+    const key = causeOf(c, cell), notice = noticeOf(c, cell);
+    if (!c.causes.has(key)) c.causes.set(key, add(notice ?
+      { key, text: notice.cause, message: notice.message, act: notice.message, isWhole: true } :
+      // Its message says after the cause what it is about, and what to do.
+      { key, text: cell.cause, message: cell.message.slice(cell.cause.length).replace(/^; | /, ""), act: cell.act,
+        example: cell.message }));
   }
-  if (cause.message !== message && !cause.columns.has(column)) cause.differs = true;
-  if (rank < cause.rank) Object.assign(cause, { state, rank });
-  cause.count++;
-  cause.columns.set(column, (cause.columns.get(column) ?? 0) + 1);
-  if (row) cause.rows.add(row);
+}
+
+// addCause adds a cell to its cause and its line, or without a row a LocalService.
+function addCause(causes, about, column, row, cell) {
+  const state = cell?.state ?? about.state, rank = about.rank ?? RANK[state] - (about.isWhole ? 0.5 : 0);
+  const addTo = (all, key) => {
+    let cause = all.get(key);
+    if (!cause) {
+      cause = { ...about, key, state, rank, count: 0, columns: new Map(), rows: new Set(), lines: new Map() };
+      all.set(key, cause);
+    }
+    if (rank < cause.rank) Object.assign(cause, { state, rank });
+    cause.count++;
+    cause.columns.set(column, (cause.columns.get(column) ?? 0) + 1);
+    if (row) cause.rows.add(row);
+    cause.isExample ||= !!cause.example && cell.message !== cause.example;
+    return cause;
+  };
+  addTo(addTo(causes, about.key).lines, about.line);
+}
+
+// listed are the lines of all causes, the worst first. One with many lines has only one, until that is chosen.
+function listed(causes) {
+  const sorted = (all) => [...all.values()].sort((a, b) =>
+    a.rank - b.rank || b.count - a.count || byNumber(a.text, b.text));
+  return sorted(causes).flatMap((cause) => {
+    const lines = sorted(cause.lines), isOpen = [cause, ...lines].some((c) => c.key === wantedCause);
+    if (lines.length <= FEW_LINES) return lines;
+    return [{ ...cause, isSum: true, isOpen }, ...(isOpen ? lines.map((line) => ({ ...line, isPart: true })) : [])];
+  });
 }
 
 // describe is a title and what there is to say of a cell.

@@ -78,12 +78,12 @@ function some(items, number, all = items.length) {
   return items.slice(0, number).join(", ") + (more > 0 ? ` and ${more.toLocaleString("en")} more` : "");
 }
 
-// rowsOf names some of the rows of a cause, in order: a few that are not too long.
+// rowsOf names some of the rows of a cause, which are in order: a few that are not too long.
 function rowsOf(cause) {
   const first = [];
-  for (const row of order) {
+  for (const row of cause.rows) {
     if (first.length === 3 || first.join().length > 24) break;
-    if (cause.rows.has(row)) first.push(wordsOf(row)[1]);
+    first.push(wordsOf(row)[1]);
   }
   return some(first, first.length, cause.rows.size);
 }
@@ -93,18 +93,22 @@ let allCauses = false;
 function drawCauses() {
   const where = shown.causes.map(rowsOf);
   const shownCauses = JSON.stringify([wantedCause, allCauses, watching.loaded, shown.causes.map((c) =>
-    [c.key, c.count, c.message, c.differs, [...c.columns].map(([k, n]) => [k.key, n])]), where]);
+    [c.key, c.count, c.message, c.isExample, c.isSum, c.isOpen, [...c.columns].map(([k, n]) => [k.key, n])]), where]);
   if ($("causes").shown === shownCauses) return;
   $("causes").shown = shownCauses;
   const lines = shown.causes.map((cause, i) => {
     const names = [...cause.columns].sort((a, b) => b[1] - a[1])
       .map(([c, n]) => called(c) + (n === 1 ? "" : ` (${n.toLocaleString("en")})`));
     const text = (className, text) => (text ? [make("span", { className }, text), " "] : []);
-    const [first] = cause.columns.keys(), isWhole = cause.isWhole && !cause.differs;
-    const message = cause.message && (cause.differs ? called(first) + ": " : "") + cause.message;
-    const button = make("button", { type: "button", ariaPressed: String(cause.key === wantedCause) },
+    const [first] = cause.columns.keys(), [row] = cause.rows, isWhole = cause.isWhole && !cause.isSum;
+    const message = cause.isOpen ? "" : cause.message && (cause.isSum ? called(first) + ": " : "") + cause.message;
+    const note = cause.isOpen ? "" : cause.isSum ? "others differ: click" :
+      cause.isExample && `(${wordsOf(row)[1]}, for example)`;
+    const button = make("button", { type: "button", ariaPressed: String(cause.key === wantedCause),
+      className: cause.isPart ? "part" : "" },
       shape(cause.state), make("b", {}, plural(cause.count, where[i] ? "name" : "LocalService")),
-      make("span", {}, ...text("what", isWhole ? "" : cause.text), ...text(isWhole ? "whole" : "message", message)),
+      make("span", {}, ...text("what", isWhole ? "" : cause.text), ...text(isWhole ? "whole" : "message", message),
+        ...text("note", note)),
       make("span", {}, ...text("who", some(names, 4)), ...text("where", where[i])));
     button.dataset.state = cause.state;
     button.addEventListener("click", () => {
