@@ -168,8 +168,8 @@ function aboutColumn(c) {
   return about.map((a) => ({ ...a, key: `LocalService ${a.text}`, act: a.message }));
 }
 
-// findCauses finds what is wrong with a LocalService and, by the causes' keys, with its names: of those with a cause, the
-// first says what to do. A line is for the LocalServices that say the same, and called after the first of them.
+// findCauses finds what is wrong with a LocalService and, by the causes' keys, with its names: of those with a cause,
+// the first says what to do. A line is for the LocalServices that say the same, and called after the first of them.
 function findCauses(c, firsts) {
   const add = (cause) => {
     const says = JSON.stringify([cause.key, cause.act]);
