@@ -179,10 +179,10 @@ func TestOneAct(t *testing.T) {
 	names := columns(7, 3, func(c, i int, n *diagnose.Node) {
 		n.Endpoints = diagnose.Endpoints{}
 		n.Finding = found(diagnose.Empty, diagnose.NoPods, "no matching pod here", fmt.Sprint("app=", c))
-		switch {
-		case c == 3:
+		switch c {
+		case 3:
 			advise(n, "scale e1")
-		case c == 6:
+		case 6:
 			n.Finding = found(diagnose.Down, diagnose.PodsNotReady, "its port is taken", fmt.Sprint("9100/TCP: old-", i))
 		}
 	})
