@@ -211,6 +211,20 @@ func TestOneAct(t *testing.T) {
 	browser.Eventually(page, message, "No controller watches namespace default|its port is taken (9100/TCP: old-1)")
 }
 
+// TestCommonNotice: what is not about one LocalService is on one line, which names none, and not in the details.
+func TestCommonNotice(t *testing.T) {
+	t.Parallel()
+	names := columns(2, 3, func(int, int, *diagnose.Node) {})
+	for _, c := range names {
+		c.Notices = []diagnose.Notice{{Cause: "Services are left", Message: "Services are left: delete them", Common: true}}
+	}
+	page := browser.Open(t, serve(t, loaded(names)).URL(), 1280, 800)
+	browser.Eventually(page, causes, "Cluster|Services are left: delete them")
+	page.Do(chromedp.Evaluate(`showDetails({ column: "default/app-01", row: "n0001" })`, nil))
+	browser.Eventually(page, `$("details").innerText.includes("app-01") && !$("details").innerText.includes("are left")`,
+		true)
+}
+
 // TestManyActs: a cause with many acts has one line, and when it is chosen one for each of them.
 func TestManyActs(t *testing.T) {
 	t.Parallel()

@@ -56,7 +56,7 @@ type Notice struct {
 	Reason  Reason `json:"reason,omitempty"` // of the names that it explains
 	Cause   string `json:"cause"`
 	Message string `json:"message"`
-	Common  bool   `json:"-"` // It does not name this LocalService, and others have it, too.
+	Common  bool   `json:"common,omitempty"` // It is not about this LocalService, and others have it, too.
 }
 
 // Node holds what is known about the name of one node, or with groupBy of a group of nodes.

@@ -84,10 +84,11 @@ function newest(events) {
 function withNotices(column, state, heading, message) {
   const hints = (all) => title("Hint", "", ...all.map((n) => n.message)).slice(1);
   const [h2, ...lines] = title(state, heading, message);
-  return [h2, ...hints(column.notices.filter((n) => !n.cause)), ...lines,
-    ...hints(column.notices.filter((n) => n.cause))];
+  return [h2, ...hints(noticesOf(column).filter((n) => !n.cause)), ...lines,
+    ...hints(noticesOf(column).filter((n) => n.cause))];
 }
 
+const noticesOf = (column) => column.notices.filter((n) => !n.common);
 const textOf = (notices) => notices.map((n) => n.message).join(" ");
 
 function title(state, text, ...messages) {
@@ -178,7 +179,7 @@ function showTip(e) {
   const column = columns.get(e?.column);
   if (!column) return void (tip.hidden = true);
   const [title, text] = e.row ? describe(column, e.row) : [column.key,
-    [`${answering(column)} answering`, column.status, column.problem, textOf(column.notices)].filter(Boolean)
+    [`${answering(column)} answering`, column.status, column.problem, textOf(noticesOf(column))].filter(Boolean)
       .join(". ")];
   const notice = e.row && column.cells.has(e.row) && noticeOf(column, column.cells.get(e.row));
   showTipAt(title, [text, ...(notice ? [notice.message] : [])], e.getBoundingClientRect());

@@ -163,7 +163,7 @@ function aboutColumn(c) {
   const explains = (n) => n.reason && [...c.cells.values()].some((cell) => cell.reason === n.reason);
   const about = c.notices.filter((n) => n.message !== watching.controller && !explains(n)).map((n) =>
     ({ state: "Hint", rank: n.cause ? RANK.Empty - 0.25 : -0.5, text: n.cause || n.message, message: n.message,
-      isWhole: true }));
+      isWhole: true, isCommon: n.common }));
   if (c.problem && !c.reported) about.push({ state: "Problem", rank: -1, text: c.status, message: c.problem });
   return about.map((a) => ({ ...a, key: `LocalService ${a.text}`, act: a.message }));
 }

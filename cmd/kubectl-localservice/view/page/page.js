@@ -106,10 +106,11 @@ function drawCauses() {
       cause.isExample && `(${wordsOf(row)[1]}, for example)`;
     const button = make("button", { type: "button", ariaPressed: String(cause.key === wantedCause),
       className: cause.isPart ? "part" : "" },
-      shape(cause.state), make("b", {}, plural(cause.count, where[i] ? "name" : "LocalService")),
+      shape(cause.state),
+      make("b", {}, cause.isCommon ? "Cluster" : plural(cause.count, where[i] ? "name" : "LocalService")),
       make("span", {}, ...text("what", isWhole ? "" : cause.text), ...text(isWhole ? "whole" : "message", message),
         ...text("note", note)),
-      make("span", {}, ...text("who", some(names, 4)), ...text("where", where[i])));
+      make("span", {}, ...text("who", cause.isCommon ? "" : some(names, 4)), ...text("where", where[i])));
     button.dataset.state = cause.state;
     button.addEventListener("click", () => {
       if (!where[i] && cause.count === 1) return showDetails({ column: first.key, row: "" });

@@ -187,7 +187,7 @@ function fillHeader(e, key, isColumn, isTop) {
     ...small(column?.problem ? "problem" : "behind", behind), ...(column && isTop ? [meter(column.counts)] : []));
   e.title = isTop ? "" : name;
   if (column) {
-    e.ariaLabel = `${column.key}: ${answering(column)} answering. ${column.problem || textOf(column.notices)}`;
+    e.ariaLabel = `${column.key}: ${answering(column)} answering. ${column.problem || textOf(noticesOf(column))}`;
   }
 }
 
