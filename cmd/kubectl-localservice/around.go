@@ -104,7 +104,7 @@ func (c *cluster) lookAround(ctx context.Context, namespace string) (out diagnos
 	}
 	daemonSets, _ := apps.DaemonSets(namespace).List(ctx, opts)
 	for _, d := range daemonSets.Items {
-		add("DaemonSet", d.ObjectMeta, d.Spec.Template, math.MaxInt32) // It depends on the nodes.
+		add("DaemonSet", d.ObjectMeta, d.Spec.Template, min(d.Status.DesiredNumberScheduled, 1)*math.MaxInt32) // 0 or many
 	}
 	for _, reason := range diagnose.EventReasons {
 		opts.FieldSelector = fields.OneTermEqualSelector("reason", reason).String()

@@ -150,7 +150,8 @@ func TestLookAround(t *testing.T) {
 	elsewhere := objects.Pod("a", "n1")
 	elsewhere.Namespace = "another"
 	f := newFixture(t, elsewhere,
-		&appsv1.DaemonSet{ObjectMeta: meta("agent"), Spec: appsv1.DaemonSetSpec{Template: template}},
+		&appsv1.DaemonSet{ObjectMeta: meta("agent"), Spec: appsv1.DaemonSetSpec{Template: template},
+			Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: 2}},
 		&appsv1.Deployment{ObjectMeta: meta("web"), Spec: appsv1.DeploymentSpec{Template: template}},
 		&appsv1.StatefulSet{ObjectMeta: meta("db"), Spec: appsv1.StatefulSetSpec{Replicas: new(int32(3)),
 			Template: template}})

@@ -119,6 +119,9 @@ func whyNoPods(f *facts) string {
 	for _, w := range f.Around.Workloads {
 		switch {
 		case !plan.SelectsPod(ls, w.Labels):
+		case w.Replicas == 0 && w.Kind == "DaemonSet":
+			return fmt.Sprintf("%s DaemonSet %s makes such pods, and fits no node: correct its nodeSelector, or the labels "+
+				"of the nodes", message, w.Name)
 		case w.Replicas == 0:
 			return fmt.Sprintf("%s %s %s makes such pods, and has 0 replicas: %s scale -n %s %s/%s --replicas=1",
 				message, w.Kind, w.Name, f.Kubectl, ls.Namespace, strings.ToLower(w.Kind), w.Name)

@@ -69,6 +69,7 @@ func TestMessage(t *testing.T) {
 		"no pods, and no names that the user may list": {Input{LocalService: localService(
 			func(ls *v1alpha1.LocalService) { ls.Spec.Mode = v1alpha1.ModeHostnames })}, no},
 		"no replicas":      {around(Around{Workloads: makes("Deployment", "demo", 0)}), no + " Deployment web makes such pods, and has 0 replicas: kubectl scale -n default deployment/web --replicas=1"},
+		"no node fits":     {around(Around{Workloads: makes("DaemonSet", "demo", 0)}), no + " DaemonSet web makes such pods, and fits no node: correct its nodeSelector, or the labels of the nodes"},
 		"no pods made":     {around(Around{Workloads: makes("StatefulSet", "demo", 2)}), no + " StatefulSet web should make them: kubectl describe statefulset -n default web"},
 		"other namespaces": {around(Around{Namespaces: []string{"a", "b"}}), no + " Such pods are in other namespaces (a, b). If they are meant, create the LocalService there: it selects pods of its own namespace only"},
 		"nothing alike": {around(Around{Pods: []corev1.Pod{pod("x"), pod("z", func(p *corev1.Pod) { p.Labels["pod-template-hash"] = "1" })}}),
