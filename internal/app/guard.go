@@ -46,19 +46,23 @@ func (i *inspector) lookSoon() {
 
 // run looks until ctx is done. It calls stop if the CustomResourceDefinition lacks other fields than it did.
 func (i *inspector) run(ctx context.Context, lacking []string, stop func(error)) {
-	for pause := firstLook; ; {
+	due := time.Now().Add(firstLook)
+	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-i.soon:
-			pause = firstLook
+			if early := time.Now().Add(firstLook); early.Before(due) {
+				due = early
+			}
 			continue
-		case <-time.After(pause):
+		case <-time.After(time.Until(due)):
 		}
-		pause = lookInterval
+		pause := lookInterval
 		if i.options.guard && !i.isGuarded(ctx) {
 			pause = repairInterval
 		}
+		due = time.Now().Add(pause)
 		if now, err := lackingFields(ctx, i.kube); err == nil && !slices.Equal(now, lacking) {
 			stop(fmt.Errorf("the CustomResourceDefinition lacks the fields %q now, and lacked %q before: this instance "+
 				"stops, so that it is restarted and compares everything", now, lacking))
