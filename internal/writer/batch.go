@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"runtime/debug"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
@@ -195,10 +194,10 @@ func (b *batch) backOff(change *plan.Change) {
 		attempt, err = b.attempt(b.action, ""), b.refused[len(b.refused)-1].err
 		refusal = b.Refusals.Get(attempt)
 	}
-	if time.Until(refusal.RetryAt) <= 0 {
+	if refusal.retryAfter() == 0 {
 		refusal = b.Refusals.Add(attempt, err)
 	}
-	b.retryIn(time.Until(refusal.RetryAt))
+	b.retryIn(refusal.retryAfter())
 }
 
 // remember starts the backoff of all refused changes when their batch ends, so that a single sync retries most of
@@ -207,7 +206,7 @@ func (b *batch) remember(ctx context.Context) {
 	var errs []error
 	for _, r := range b.refused {
 		refusal := b.Refusals.Add(r.attempt, r.err)
-		b.retryIn(time.Until(refusal.RetryAt))
+		b.retryIn(refusal.retryAfter())
 		// Contested fields are logged when their condition changes.
 		if !isContested(r.err) && refusal.IsReported() {
 			errs = append(errs, r.err)

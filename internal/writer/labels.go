@@ -35,7 +35,7 @@ func (w *Writer) WriteLabel(ctx context.Context, p *cache.Pod, key string) (retr
 	if undone := w.Refusals.Undone(attempt, []string{key}, 0); len(undone) > 0 {
 		last, err := w.addUndone(attempt, "Pod "+p.GetName(), undone,
 			w.setterOf(ctx, corev1.SchemeGroupVersion.WithResource("pods"), p, []string{"metadata", "labels", key}))
-		return max(time.Until(last.RetryAt), 0), last.Err, err
+		return last.retryAfter(), last.Err, err
 	}
 	isAgain := w.Observed.SinceWrite(cache.KeyOf(p), w.Caches.Pods) < soon
 	written, err := w.writeLabel(ctx, p, key)
@@ -49,7 +49,7 @@ func (w *Writer) WriteLabel(ctx context.Context, p *cache.Pod, key string) (retr
 	failure := fmt.Errorf("set the label %s of pod %s: %w", key, cache.KeyOf(p), err)
 	if isGone(err) { // The pod is gone. If the cache keeps it, a webhook answered 404, so back off.
 		gone := w.Refusals.Add(attempt, failure)
-		return time.Until(gone.RetryAt), nil, nil
+		return gone.retryAfter(), nil, nil
 	}
 	retryAfter, isReported, failure := w.Refusals.AfterFailure(attempt, failure)
 	if isReported {

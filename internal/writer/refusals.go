@@ -74,13 +74,16 @@ func (r Refusal) IsReported() bool {
 	return r.Err != nil && (r.Times > earlyDenials || !status.IsDenied(r.Err))
 }
 
+// retryAfter returns how long the attempt still has to wait, 0 if it may be made now.
+func (r Refusal) retryAfter() time.Duration { return max(time.Until(r.RetryAt), 0) }
+
 // left returns how long the attempt to set what a sum stands for still has to wait: not at all if something else has
 // undone an update that set something else.
 func (r Refusal) left(sum uint64) time.Duration {
 	if isUndone(r.Err) && r.made.sum != sum {
 		return 0
 	}
-	return max(time.Until(r.RetryAt), 0)
+	return r.retryAfter()
 }
 
 // NewRefusals returns empty Refusals.
@@ -170,7 +173,7 @@ func (r *Refusals) AfterFailure(attempt Attempt, err error) (retryAfter time.Dur
 		return 0, false, err
 	}
 	refusal := r.Add(attempt, err)
-	return time.Until(refusal.RetryAt), refusal.IsReported(), nil
+	return refusal.retryAfter(), refusal.IsReported(), nil
 }
 
 // Get returns the last refusal of an attempt; the zero value if there is none.
@@ -182,7 +185,7 @@ func (r *Refusals) Get(attempt Attempt) Refusal {
 
 // RetryAfter returns how long an attempt still has to wait; 0 if it may be made now.
 func (r *Refusals) RetryAfter(attempt Attempt) time.Duration {
-	return max(time.Until(r.Get(attempt).RetryAt), 0)
+	return r.Get(attempt).retryAfter()
 }
 
 // Remove forgets the refusal of an attempt that succeeded, or that is no longer needed.

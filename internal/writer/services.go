@@ -122,7 +122,7 @@ func split(changes []plan.Change, last func(*plan.Change) Refusal, whole Refusal
 	for i := range changes {
 		change := &changes[i]
 		refusal := last(change)
-		left := max(refusal.left(change.Sum), time.Until(whole.RetryAt))
+		left := max(refusal.left(change.Sum), whole.retryAfter())
 		switch {
 		case left > 0:
 			wait = append(wait, waiting{refusal, left})
@@ -171,7 +171,7 @@ func (t *turn) reportWaiting(wait []waiting, whole Refusal) {
 // reportHeld reports a contested write of a short time ago: it may be contested again in a moment.
 func (t *turn) reportHeld() {
 	held := t.Refusals.Get(contestedOf(t.attempt(plan.Update, "")))
-	if left := time.Until(held.RetryAt); left > 0 {
+	if left := held.retryAfter(); left > 0 {
 		t.out.Refused = append(t.out.Refused, held.Err)
 		t.retryIn(left)
 	}
@@ -261,9 +261,13 @@ func (t *turn) deleteService(ctx context.Context, change *plan.Change) error {
 	if err := t.checkWanted(); err != nil {
 		return err
 	}
-	uid, version := change.Current.UID, change.Current.GetResourceVersion()
-	return t.Kube.CoreV1().Services(t.ls.Namespace).Delete(ctx, change.Name,
-		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
+	return t.Kube.CoreV1().Services(t.ls.Namespace).Delete(ctx, change.Name, ifUnchanged(change.Current))
+}
+
+// ifUnchanged returns the options of a deletion of what the cache has: neither of a later version, nor of a successor.
+func ifUnchanged(object metav1.Object) metav1.DeleteOptions {
+	uid, version := object.GetUID(), object.GetResourceVersion()
+	return metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}}
 }
 
 // checkController returns an error if a Service was stored with another controller: the garbage collector could

@@ -49,7 +49,7 @@ func (w *Writer) WriteCopy(ctx context.Context, ls *v1alpha1.LocalService, chang
 		last, err := w.addUndone(attempt, status.EndpointSliceKind+" "+change.Name, undone,
 			w.setterOf(ctx, discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), change.Current,
 				[]string{"endpoints"}, []string{"ports"}, []string{"metadata"}))
-		return max(time.Until(last.RetryAt), 0), err == nil, err
+		return last.retryAfter(), err == nil, err
 	}
 	before := w.Refusals.Get(attempt)
 	written, err := w.writeCopy(ctx, ls, change, names)
@@ -131,9 +131,7 @@ func (w *Writer) deleteCopy(ctx context.Context, client typeddiscoveryv1.Endpoin
 			return fmt.Errorf("check whether what it was copied from is gone: %w", err)
 		}
 	}
-	uid, version := change.Current.UID, change.Current.GetResourceVersion()
-	err := client.Delete(ctx, change.Name,
-		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
+	err := client.Delete(ctx, change.Name, ifUnchanged(change.Current))
 	if isAbsent(err) {
 		return nil // It was deleted already.
 	}
