@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"math"
 	"strings"
 	"time"
 
@@ -104,7 +103,7 @@ func (c *cluster) lookAround(ctx context.Context, namespace string) (out diagnos
 	}
 	daemonSets, _ := apps.DaemonSets(namespace).List(ctx, opts)
 	for _, d := range daemonSets.Items {
-		add("DaemonSet", d.ObjectMeta, d.Spec.Template, min(d.Status.DesiredNumberScheduled, 1)*math.MaxInt32) // 0 or many
+		add("DaemonSet", d.ObjectMeta, d.Spec.Template, d.Status.DesiredNumberScheduled)
 	}
 	for _, reason := range diagnose.EventReasons {
 		opts.FieldSelector = fields.OneTermEqualSelector("reason", reason).String()

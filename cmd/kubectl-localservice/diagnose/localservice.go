@@ -94,10 +94,11 @@ func workloadOf(p *corev1.Pod) (kind, name string) {
 	return strings.Replace(kind, "ReplicaSet", "Deployment", 1), name
 }
 
-// tooFew says that a workload has fewer pods than there are names; "" if none has.
+// tooFew says that a workload has fewer pods than there are names; "" if none has. A DaemonSet follows the nodes.
 func tooFew(f *facts) string {
 	for _, w := range f.Around.Workloads {
-		if plan.SelectsPod(f.LocalService, w.Labels) && len(f.Pods) > 0 && int(w.Replicas) < len(f.names) {
+		if plan.SelectsPod(f.LocalService, w.Labels) && w.Kind != "DaemonSet" && len(f.Pods) > 0 &&
+			int(w.Replicas) < len(f.names) {
 			return fmt.Sprintf("%s %s has %s for %s: scale it, by minReplicas if a HorizontalPodAutoscaler does, or use "+
 				"a DaemonSet", w.Kind, w.Name, words.Count(int(w.Replicas), "replica"), words.Count(len(f.names), "name"))
 		}

@@ -220,6 +220,9 @@ func scenarios() map[string]scenario {
 			Around{
 				Workloads: []Workload{{"Deployment", "other", labels.Set{"app": "x"}, 0},
 					{"Deployment", "web", labels.Set{"app": "demo"}, 1}}}), NoPods, Empty, "0/0"},
+		"a DaemonSet that fits no node": {amid(on(with(services, nil, objects.Pod("a", "n2")), nodesWith("n1", "n2")...),
+			Around{
+				Workloads: []Workload{{"DaemonSet", "web", labels.Set{"app": "demo"}, 0}}}), NoPods, Empty, "0/0"},
 		"as many replicas as names": {amid(on(with(services, nil, objects.Pod("a", "n2")), nodesWith("n1", "n2")...),
 			Around{
 				Workloads: []Workload{{"Deployment", "web", labels.Set{"app": "demo"}, 2}}}), NoPods, Empty, "0/0"},
@@ -344,6 +347,7 @@ func TestWords(t *testing.T) {
 			"DaemonSet: a Job ends",
 		"no pod":                           "no matching pod here (app=demo)",
 		"as many replicas as names":        "no matching pod here (app=demo)",
+		"a DaemonSet that fits no node":    "no matching pod here (app=demo)",
 		"a pod waits that could come here": "not scheduled: " + unscheduled + " (a); see kubectl describe pod -n default a",
 		"fewer replicas than names": "no matching pod here (app=demo); Deployment web has 1 replica for 2 names: scale it, " +
 			"by minReplicas if a HorizontalPodAutoscaler does, or use a DaemonSet",
