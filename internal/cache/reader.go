@@ -26,8 +26,8 @@ const (
 	// reportAfter is how long a list or watch fails before that is reported. For about a second after an API server has
 	// started, its RBAC knows no roles and refuses every request.
 	reportAfter = 10 * time.Second
-	// streamSeconds is how long a streamed list may take. Some proxies drop the bookmark that ends it.
-	streamSeconds int64 = 30
+	// streamTimeout is how long a streamed list may take. Some proxies drop the bookmark that ends it.
+	streamTimeout = 30 * time.Second
 )
 
 // Reader lists and watches one resource for the reflector of its cache, and tries again what fails.
@@ -59,7 +59,6 @@ func (r Reader) selecting(labels, fields string) Reader {
 }
 
 func (r *Reader) listerWatcher() cache.ListerWatcher {
-	isStreamed := false // the last watch: if the next one is to stream a list again, its end has not come
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (list runtime.Object, err error) {
 			options.LabelSelector, options.FieldSelector = r.labels, r.fields
@@ -71,24 +70,66 @@ func (r *Reader) listerWatcher() cache.ListerWatcher {
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (w watch.Interface, err error) {
 			options.LabelSelector, options.FieldSelector = r.labels, r.fields
-			isStream := ptr.Deref(options.SendInitialEvents, false)
-			if isStream && isStreamed {
-				klog.FromContext(ctx).Info("A streamed list broke off, so that the resource is listed. If this recurs, a proxy "+
-					"drops bookmarks: set KUBE_FEATURE_WatchListClient=false", "resource", r.resource)
-				return nil, errors.New("the streamed list broke off") // The reflector lists.
-			} else if isStream {
-				options.TimeoutSeconds = new(streamSeconds)
-			}
 			err = r.persist(ctx, func() (err error) {
 				if err = r.checkRevision(ctx, options.ResourceVersion); err == nil {
 					w, err = r.watch(ctx, options)
 				}
 				return err
 			})
-			isStreamed = isStream && err == nil
+			if err == nil && ptr.Deref(options.SendInitialEvents, false) {
+				w = r.streamed(ctx, w)
+			}
 			return w, err
 		},
 	}, r.client)
+}
+
+// streamed returns the events of a watch that begins with a list. If the list does not end, an error follows: then the
+// reflector lists.
+func (r *Reader) streamed(ctx context.Context, w watch.Interface) watch.Interface {
+	events := make(chan watch.Event)
+	streamed := watch.NewProxyWatcher(events)
+	go func() {
+		defer close(events)
+		defer w.Stop()
+		timeout := time.After(streamTimeout)
+		for isOpen := true; isOpen; {
+			var event watch.Event
+			select {
+			case event, isOpen = <-w.ResultChan():
+			case <-timeout:
+				isOpen = false
+			case <-streamed.StopChan():
+				return
+			}
+			switch {
+			case !isOpen && (timeout == nil || ctx.Err() != nil):
+				return
+			case !isOpen:
+				klog.FromContext(ctx).Info("A streamed list broke off, so that the resource is listed. If this recurs, a proxy "+
+					"drops bookmarks: set KUBE_FEATURE_WatchListClient=false", "resource", r.resource)
+				brokeOff := apierrors.NewTimeoutError("the streamed list broke off", 0).ErrStatus
+				event = watch.Event{Type: watch.Error, Object: &brokeOff}
+			case isListEnd(event):
+				timeout = nil
+			}
+			select {
+			case events <- event:
+			case <-streamed.StopChan():
+				return
+			}
+		}
+	}()
+	return streamed
+}
+
+// isListEnd reports whether an event ends a streamed list.
+func isListEnd(event watch.Event) bool {
+	if event.Type != watch.Bookmark {
+		return false
+	}
+	bookmark, err := meta.Accessor(event.Object)
+	return err == nil && bookmark.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true"
 }
 
 // persist calls try until it succeeds, ctx is done, or the reflector has to do something else than to try again.

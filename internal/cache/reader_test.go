@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/utils/ptr"
 )
 
 // apiServer lists and watches Services in a test.
@@ -28,6 +27,7 @@ type apiServer struct {
 	reported []time.Duration // when errors were reported
 	works    bool            // the last report said so
 	restored error
+	watch    *watch.FakeWatcher // the last one that began
 }
 
 func (a *apiServer) request(options metav1.ListOptions) error {
@@ -47,7 +47,8 @@ func (a *apiServer) reader() cache.ListerWatcherWithContext {
 		if err := a.request(options); err != nil {
 			return nil, err
 		}
-		return watch.NewFake(), nil
+		a.watch = watch.NewFake()
+		return a.watch, nil
 	}).selecting("labels", "fields")
 	reader.resource = "services"
 	reader.onError = func(_ context.Context, _ string, err error) {
@@ -141,38 +142,67 @@ func TestReadsPersist(t *testing.T) {
 	}
 }
 
-// TestStreamedListBreaksOff: a streamed list whose end does not come breaks off, and is no longer streamed: then the
-// reflector lists. The next one is streamed again.
+// TestStreamedListBreaksOff: a streamed list whose end does not come, or whose watch ends before it, ends with an error,
+// upon which the reflector lists. A list that has ended has no more to do with it, and nor has any other watch.
 func TestStreamedListBreaksOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := &apiServer{revision: "1"}
-		reader := a.reader()
-		streamed, followed := metav1.ListOptions{SendInitialEvents: new(true)}, metav1.ListOptions{ResourceVersion: "1"}
-		for i, c := range []struct {
-			options metav1.ListOptions
-			answer  error
-			begins  bool
-		}{
-			{streamed, apierrors.NewResourceExpired("too old"), false},
-			{streamed, nil, true},
-			{streamed, nil, false},
-			{streamed, nil, false}, // The list has failed, too.
-			{followed, nil, true},
-			{streamed, nil, true},
-			{followed, nil, true}, // It has ended.
-			{followed, nil, true},
-		} {
-			a.answer = func() error { return c.answer }
-			w, err := reader.WatchWithContext(t.Context(), c.options)
-			if (err == nil) != c.begins || (w != nil) != c.begins {
-				t.Errorf("%d: %v", i, err)
-			}
-			isBounded := ptr.Deref(a.options[len(a.options)-1].TimeoutSeconds, 0) == streamSeconds
-			if c.begins && isBounded != (c.options.SendInitialEvents != nil) {
-				t.Errorf("%d: %v", i, a.options)
-			}
-		}
-	})
+	added := watch.Event{Type: watch.Added, Object: &corev1.Service{}}
+	bookmark := watch.Event{Type: watch.Bookmark, Object: &corev1.Service{}}
+	listEnd := watch.Event{Type: watch.Bookmark, Object: &corev1.Service{ObjectMeta: metav1.ObjectMeta{
+		Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}}}
+	for name, c := range map[string]struct {
+		isFollowed bool          // or the watch streams a list
+		sent       []watch.Event // by the API server
+		ends       bool          // the watch, then
+		after      time.Duration // which the last event comes
+		brokeOff   bool
+	}{
+		"its end does not come":       {sent: []watch.Event{added, bookmark}, after: streamTimeout, brokeOff: true},
+		"the watch ends before it":    {sent: []watch.Event{added}, ends: true, brokeOff: true},
+		"it has ended":                {sent: []watch.Event{added, listEnd, added}},
+		"the watch ends later":        {sent: []watch.Event{added, listEnd}, ends: true},
+		"the watch has no list":       {isFollowed: true, sent: []watch.Event{added}},
+		"the watch without list ends": {isFollowed: true, ends: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := &apiServer{revision: "1"}
+				options := metav1.ListOptions{SendInitialEvents: new(!c.isFollowed)}
+				w, err := a.reader().WatchWithContext(t.Context(), options)
+				if err != nil {
+					t.Fatal(err)
+				}
+				go func() {
+					for _, event := range c.sent {
+						a.watch.Action(event.Type, event.Object)
+					}
+					if c.ends {
+						a.watch.Stop()
+					}
+				}()
+				for _, want := range c.sent {
+					if event := <-w.ResultChan(); event != want {
+						t.Errorf("%v, not %v", event, want)
+					}
+				}
+				select {
+				case event, isOpen := <-w.ResultChan():
+					brokeOff := isOpen && apierrors.IsTimeout(apierrors.FromObject(event.Object))
+					if brokeOff != c.brokeOff || !brokeOff && !c.ends || time.Since(a.began) != c.after {
+						t.Errorf("after %s, the last event is %v", time.Since(a.began), event)
+					}
+				case <-time.After(time.Hour):
+					if c.brokeOff || c.ends {
+						t.Error("nothing followed")
+					}
+				}
+				w.Stop()
+				synctest.Wait()
+				if !a.watch.IsStopped() {
+					t.Error("the API server still watches")
+				}
+			})
+		})
+	}
 }
 
 // TestReasonsFollow: what the API server answers after an outage counts from its first answer.
