@@ -140,8 +140,8 @@ func (c *hostnamesController) sync(ctx context.Context, key types.NamespacedName
 	}
 	if change.Action == plan.Delete {
 		names.Slices = c.caches.HostnameSlicesOf(cache.KeyOf(ls)) // The deletion may depend on the others.
-		if wait := names.DeletesAfter(time.Now()); wait > 0 {
-			return wait, nil
+		if !names.ArePublished() {
+			return plan.CopyStays, nil
 		}
 	}
 	again, report, err := c.writer.WriteCopy(ctx, ls, &change, names)

@@ -98,14 +98,9 @@ type Copies struct {
 	ready sets.Set[string]
 }
 
-const (
-	// CopyStays is the time by which a copy outlives its source. If somebody deletes EndpointSlices of the Source,
-	// Kubernetes recreates them, and resolvers must not learn meanwhile that a name does not exist.
-	CopyStays = 5 * time.Second
-	// sourceSettles is the time after the creation of the Source in which no copy is deleted: Kubernetes publishes
-	// the pods one EndpointSlice after the other.
-	sourceSettles = 30 * time.Second
-)
+// CopyStays is the time by which a copy outlives its source. If somebody deletes EndpointSlices of the Source, Kubernetes
+// recreates them half a second later, and resolvers must not learn meanwhile that a name does not exist.
+const CopyStays = 5 * time.Second
 
 // Copies compares the desired copies with the current ones. It copies only what Kubernetes has published for the
 // Source, and changes only what the Published Service controls, because anybody can write labels.
@@ -157,21 +152,14 @@ func (n *Names) Change(name string) (change CopyChange) {
 	return change
 }
 
-// DeletesAfter returns how long the deletion of an EndpointSlice has to wait, because Kubernetes has not published the
-// pods again, or the names do not lead there yet; 0 if it need not wait. It does not wait for new copies: their creation
-// may wait for room in a quota.
-func (n *Names) DeletesAfter(now time.Time) time.Duration {
-	if left := n.Source.CreationTimestamp.Add(sourceSettles).Sub(now); left > 0 {
-		return min(left, sourceSettles)
-	}
+// ArePublished reports whether Kubernetes has published the pods, and the names lead to all that the copies have had
+// before. Until then no EndpointSlice is deleted. New copies do not count: they may wait for room in a quota.
+func (n *Names) ArePublished() bool {
 	copies := n.Copies()
 	isMoving := func(change CopyChange) bool { // Kubernetes may have moved the endpoints there.
 		return change.Action == Update && slices.Contains(change.Fields, endpointsField)
 	}
-	if copies.Sources == 0 || slices.ContainsFunc(copies.Changes, isMoving) {
-		return CopyStays
-	}
-	return 0
+	return copies.Sources > 0 && !slices.ContainsFunc(copies.Changes, isMoving)
 }
 
 // IsSource reports whether Kubernetes has published pods of the Source in an EndpointSlice.

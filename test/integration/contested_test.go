@@ -3,6 +3,8 @@ package integration
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
@@ -42,6 +47,7 @@ func TestOthersWill(t *testing.T) {
 	t.Run("rivals", func(t *testing.T) { t.Parallel(); testRivals(t, cluster) })
 	t.Run("owned but not wanted", func(t *testing.T) { t.Parallel(); testUnwanted(t, cluster) })
 	t.Run("old copies in a quota", func(t *testing.T) { t.Parallel(); testCopiesInQuota(t, cluster) })
+	t.Run("a deleted EndpointSlice", func(t *testing.T) { t.Parallel(); testNameStays(t, cluster) })
 }
 
 // testUnwanted: Services with a LocalService as their controller that it does not want are deleted, whatever they are
@@ -123,6 +129,50 @@ func testCopiesInQuota(t *testing.T, cluster *framework.Cluster) {
 		}
 		return framework.Equal("addresses", addresses, []string{"10.1.2.4"})
 	})
+}
+
+// testNameStays: somebody deletes one of the EndpointSlices in which Kubernetes publishes the pods. Until it has published
+// that again, the name stays.
+func testNameStays(t *testing.T, cluster *framework.Cluster) {
+	s := newScene(t, cluster, "stays")
+	nodes := s.AddNodes("a", "b")
+	s.CreateReady("demo", spec(headless, "mode: Hostnames", "ports: [{name: http, port: 80, targetPort: http}]"))
+	for i, node := range nodes { // Pods whose port numbers differ are in different EndpointSlices.
+		s.CreatePod(node, node, app, func(pod *corev1.Pod) {
+			pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{Name: "http", ContainerPort: int32(8080 + i)}}
+		})
+		s.setPodStatus(node, fmt.Sprintf("10.1.2.%d", i+1), "")
+	}
+	s.WaitLocalService("demo", "all names answer", func(ls *v1alpha1.LocalService) error {
+		return framework.Equal("ready", ls.Status.Ready, "2/2")
+	})
+	client := s.Kube.DiscoveryV1().EndpointSlices(s.Namespace)
+	copies := metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=demo"}
+	list, err := client.List(s.Ctx(), copies)
+	s.Must(err)
+	published := map[string]string{} // the hostname in each EndpointSlice
+	for _, slice := range list.Items {
+		published[slice.Name] = *slice.Endpoints[0].Hostname
+	}
+	deleted := list.Items[0].Name
+	s.Must(client.Delete(s.Ctx(), plan.SourceName(deleted), metav1.DeleteOptions{}))
+	_, err = watchtools.Until(s.Ctx(), list.ResourceVersion, &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.LabelSelector = copies.LabelSelector
+			return client.Watch(ctx, options)
+		}}, func(event watch.Event) (done bool, err error) {
+		slice := event.Object.(*discoveryv1.EndpointSlice)
+		if published[slice.Name] = ""; event.Type != watch.Deleted {
+			published[slice.Name] = *slice.Endpoints[0].Hostname
+		}
+		for _, node := range nodes {
+			if !slices.Contains(slices.Collect(maps.Values(published)), node) {
+				err = fmt.Errorf("%s is not published: %v", node, published)
+			}
+		}
+		return slice.Name == deleted && event.Type == watch.Deleted, err
+	})
+	s.Must(err)
 }
 
 // testRivals: another controller sets a field back each time that the controller writes it. Our controller writes less
