@@ -76,7 +76,9 @@ func TestHandlersAddFewKeys(t *testing.T) {
 			}
 			return func() { localServices.serviceChanged(service, service) }
 		}
-		named := caches.Services.Get("default", "names")
+		forged := caches.Services.Get("default", "names") // A controller is known by its UID.
+		named := forged.DeepCopy()
+		named.OwnerReferences[0].UID = caches.LocalServices.Get("default", "names").UID
 		endpoints := caches.EndpointSlices
 		foreign, unready := endpoints.Get("default", "other-node1-x"), endpoints.Get("default", "demo0-node1-x")
 		if foreign == nil || unready == nil {
@@ -91,6 +93,7 @@ func TestHandlersAddFewKeys(t *testing.T) {
 			"a pod":                           {func() { pods.podChanged(pod, pod) }, 1},
 			"a selector":                      {func() { pods.localServiceChanged(ls, selectsOther) }, 1},
 			"a Service of mode Hostnames":     {func() { hostnames.serviceChanged(named, named) }, 1},
+			"a Service that says it is one":   {func() { hostnames.serviceChanged(forged, forged) }, 0},
 			"a spec of mode Hostnames":        {func() { hostnames.localServiceChanged(nil, names) }, 1},
 			"an EndpointSlice":                {func() { hostnames.sliceChanged(slice, slice) }, 1},
 			"an EndpointSlice, in the status": {func() { localServices.hostnameSliceChanged(slice, slice) }, 1},

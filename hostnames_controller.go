@@ -65,12 +65,16 @@ func (c *hostnamesController) add(namespace, name string, delay time.Duration) {
 	c.loop.AddAfter(key, delay)
 }
 
-// serviceChanged enqueues the EndpointSlices in the namespace of a Service of mode Hostnames, which belongs to no
-// node.
+// serviceChanged enqueues the EndpointSlices in the namespace of a Service that a LocalService with mode Hostnames
+// controls.
 func (c *hostnamesController) serviceChanged(before, after *corev1.Service) {
 	for _, service := range []*corev1.Service{before, after} {
-		if service != nil && plan.ControllerOf(service).Kind == v1alpha1.Kind && plan.NodeOf(service) == "" {
-			c.loop.AddAfter(reconcile.AllIn(service.GetNamespace()), reconcile.BatchPeriod)
+		if service == nil {
+			continue
+		}
+		controller := plan.ControllerOf(service)
+		if ls := c.caches.LocalServices.Get(service.Namespace, controller.Name); isPublished(ls) && ls.UID == controller.UID {
+			c.loop.AddAfter(reconcile.AllIn(service.Namespace), reconcile.BatchPeriod)
 		}
 	}
 }
