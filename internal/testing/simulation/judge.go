@@ -88,9 +88,10 @@ func (g *guard) judgeService(w Write) {
 		if d.isByNode {
 			late = liveness + 2*g.server.distance
 		}
-		if service.Spec.Selector[rack] != "" && !slices.ContainsFunc(newSnapshot(g.server).wanted[w.Key],
-			func(wanted want) bool { return wanted.node == service.Annotations[v1alpha1.NodeAnnotationKey] }) {
-			isCurrent = false // It is of another node that wants the name, or somebody has removed the annotation.
+		if !slices.ContainsFunc(newSnapshot(g.server).wanted[w.Key], func(wanted want) bool {
+			return wanted.node == service.Annotations[v1alpha1.NodeAnnotationKey]
+		}) {
+			isCurrent = false // It is of another node that wants the name, or says of none for which it is.
 		}
 		if isCurrent && time.Since(d.since) > late && !g.isSlow() {
 			g.fail("a Service was deleted that is wanted", "%s: %s", w.By, w.Key)
