@@ -58,12 +58,12 @@ func newLocalServiceController(deps *app.Dependencies, refusals *writer.Refusals
 // changes. If it were enqueued at once, an error whose text changes each time would cause a status write, a sync, and
 // so on without end.
 func (c *localServiceController) localServiceChanged(before, after *v1alpha1.LocalService) {
-	isUpdate := before != nil && after != nil && after.UID == before.UID
-	isResync := isUpdate && before.ResourceVersion == after.ResourceVersion
-	if isUpdate && !isResync && before.Generation == after.Generation {
-		if !apiequality.Semantic.DeepEqual(&before.Spec, &after.Spec) {
-			c.lookSoon() // Only another CustomResourceDefinition changes a spec without a new generation.
-		}
+	isSame := before != nil && after != nil && after.UID == before.UID && after.Generation == before.Generation
+	isPruned := isSame && !apiequality.Semantic.DeepEqual(&before.Spec, &after.Spec)
+	if isPruned {
+		c.lookSoon() // Only another CustomResourceDefinition changes a spec without a new generation, and writes nothing.
+	}
+	if isPruned || isSame && before.ResourceVersion != after.ResourceVersion {
 		c.loop.AddAfter(cache.KeyOf(after), reconcile.MaxBackoff)
 		return
 	}
