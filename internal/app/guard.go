@@ -23,7 +23,7 @@ import (
 )
 
 // A leader looks at the cluster once new policies have had the time to be in force, and then at intervals: shorter ones
-// while the guard is not in force, so that a repair shows.
+// while the guard is not in force, or the schema lacks fields, so that a repair shows.
 const firstLook, lookInterval, repairInterval = 5 * time.Second, time.Hour, time.Minute
 
 // inspector looks whether the cluster is as the controller needs it, and writes what others should know into the Lease.
@@ -59,7 +59,7 @@ func (i *inspector) run(ctx context.Context, lacking []string, stop func(error))
 		case <-time.After(time.Until(due)):
 		}
 		pause := lookInterval
-		if i.options.guard && !i.isGuarded(ctx) {
+		if i.options.guard && !i.isGuarded(ctx) || len(lacking) > 0 {
 			pause = repairInterval
 		}
 		due = time.Now().Add(pause)

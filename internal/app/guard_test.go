@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -20,7 +21,7 @@ import (
 )
 
 // TestLooksEveryHour: a leader looks at the guard soon after it begins, and then at the guard and the schema every hour,
-// when it is asked to, and every minute while the guard is not in force.
+// when it is asked to, and every minute while the guard is not in force, or the schema lacks fields.
 // The Lease says what the guard does not protect until the next look, and another schema stops the leader. With
 // -guard=false, it does not try the guard.
 func TestLooksEveryHour(t *testing.T) {
@@ -30,7 +31,7 @@ func TestLooksEveryHour(t *testing.T) {
 		var accepts, isOld atomic.Bool
 		var tries atomic.Int32
 		server := roundTripper(func(r *http.Request) (*http.Response, error) {
-			code, body := http.StatusOK, fmt.Sprintf(schema, `"selector": {}, "ports": {}`)
+			code, body := http.StatusOK, fmt.Sprintf(schema, "") // It has all fields.
 			switch {
 			case r.Method == http.MethodPost && accepts.Load():
 				tries.Add(1)
@@ -69,7 +70,7 @@ func TestLooksEveryHour(t *testing.T) {
 		ctx, stop := context.WithCancelCause(t.Context())
 		defer stop(nil)
 		lacking, err := lackingFields(ctx, deps.Kube)
-		if err != nil || len(lacking) == 0 {
+		if err != nil || len(lacking) > 0 {
 			t.Fatal(lacking, err)
 		}
 		ended := make(chan struct{})
@@ -113,5 +114,17 @@ func TestLooksEveryHour(t *testing.T) {
 		defer cancel()
 		i.run(short, lacking, func(error) {})
 		expect("with -guard=false", tried, "")
+
+		lacking, err = lackingFields(t.Context(), deps.Kube)
+		if err != nil || len(lacking) == 0 {
+			t.Fatal(lacking, err)
+		}
+		repaired, stop := context.WithCancelCause(t.Context())
+		time.AfterFunc(firstLook+time.Second, func() { isOld.Store(false) })
+		time.AfterFunc(firstLook+repairInterval+time.Second, func() { stop(errors.New("the repair does not show")) })
+		i.run(repaired, lacking, stop)
+		if cause := fmt.Sprint(context.Cause(repaired)); !strings.Contains(cause, "lacks the fields [] now") {
+			t.Error(cause)
+		}
 	})
 }

@@ -240,8 +240,8 @@ func (r *report) dropped() string {
 		return ""
 	}
 	return fmt.Sprintf("; when the controller started, the CustomResourceDefinition was older than it, so that the "+
-		"API server may have dropped %s from this LocalService: install crd.yaml of the release, restart the "+
-		"controller, and set them again", words.List(r.lacking, namesInMessage))
+		"API server may have dropped %s from this LocalService: install crd.yaml of the release, and set "+
+		"them again", words.List(r.lacking, namesInMessage))
 }
 
 // noNodesSelected explains why a LocalService selects no node, and what stays for that reason.

@@ -361,7 +361,7 @@ func TestLackingFields(t *testing.T) {
 	ls := objects.LocalService()
 	ready := Of(ls, &plan.Plan{Nodes: 1, InPlace: 1, Ready: 1}, &Outcome{}, "spec.a", "spec.b").Conditions[0]
 	want := "the API server may have dropped spec.a, spec.b from this LocalService: install crd.yaml of the release, " +
-		"restart the controller, and set them again"
+		"and set them again"
 	if ready.Status != metav1.ConditionTrue || !strings.HasSuffix(ready.Message, want) {
 		t.Errorf("%+v, want it to end with %q", ready, want)
 	}
