@@ -151,7 +151,7 @@ func (c *localServiceController) sync(ctx context.Context, key types.NamespacedN
 	owned := c.caches.Owned(ls)
 	templates, err := plan.NewTemplates(ls, c.options.NodeLabelKey, c.caches.Nodes.Labels())
 	if err = cmp.Or(err, plan.CheckMode(ls, owned)); err != nil {
-		return c.writer.WriteStatus(ctx, ls, status.OfInvalid(ls, err), false)
+		return c.writer.WriteStatus(ctx, ls, status.OfInvalid(ls, err, c.lackingFields()...), false)
 	}
 	p := c.plan(ls, templates, owned)
 	outcome := c.writer.WriteServices(ctx, ls, &p, func() bool { return c.loop.IsAwaited(key) })

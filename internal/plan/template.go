@@ -55,8 +55,8 @@ func CheckMode(ls *v1alpha1.LocalService, owned map[string]*corev1.Service) erro
 		}
 		if isMarked {
 			return fmt.Errorf("mode cannot be changed: create a second LocalService with the other mode, move the "+
-				"clients, and delete this one. Nothing is written until the mode of this one is changed back, or "+
-				"its Services of the other mode are deleted, such as %s", name)
+				"clients, and delete this one. Nothing is written until its Services of the other mode are deleted, "+
+				"such as %s", name)
 		}
 	}
 	return nil

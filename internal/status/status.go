@@ -28,7 +28,6 @@ type report struct {
 	failed    []error          // The writes that were refused, or failed otherwise.
 	contested sets.Set[string] // The fields that something else sets in the writes.
 	undone    []*ContestedError
-	lacking   []string // the fields of a spec that the API server did not know when the controller started
 }
 
 func reportOf(p *plan.Plan, outcome *Outcome) *report {
@@ -79,19 +78,19 @@ func (r *report) isUnpublished() bool {
 // the controller started.
 func Of(ls *v1alpha1.LocalService, p *plan.Plan, outcome *Outcome, lacking ...string) v1alpha1.LocalServiceStatus {
 	status, r := *ls.Status.DeepCopy(), reportOf(p, outcome)
-	r.lacking = lacking
 	status.Nodes = int32(r.Nodes)
 	status.Services = int32(r.InPlace + r.Stored())
 	status.ReadyNodes = int32(r.Ready)
 	status.Ready = fmt.Sprintf("%d/%d", r.Ready, r.Nodes)
 	ready := r.ready(ls)
+	ready.Message += dropped(lacking)
 	set(ls, &status, ready, r.progressing(ready.Reason), r.conflictedCondition(ls), r.contestedCondition())
 	return status
 }
 
 // OfInvalid returns the status of a LocalService whose spec cannot be turned into Services. The numbers stay, because
 // nothing was observed.
-func OfInvalid(ls *v1alpha1.LocalService, invalid error) v1alpha1.LocalServiceStatus {
+func OfInvalid(ls *v1alpha1.LocalService, invalid error, lacking ...string) v1alpha1.LocalServiceStatus {
 	status, r := *ls.Status.DeepCopy(), reportOf(&plan.Plan{}, &Outcome{})
 	conditions := []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse,
 		Reason: v1alpha1.ReasonInvalidSpec, Message: "no Service is written until the spec is corrected"}}
@@ -101,7 +100,7 @@ func OfInvalid(ls *v1alpha1.LocalService, invalid error) v1alpha1.LocalServiceSt
 		}
 	}
 	set(ls, &status, metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse,
-		Reason: v1alpha1.ReasonInvalidSpec, Message: invalid.Error()}, conditions...)
+		Reason: v1alpha1.ReasonInvalidSpec, Message: invalid.Error() + dropped(lacking)}, conditions...)
 	return status
 }
 
@@ -162,11 +161,10 @@ func (r *report) ready(ls *v1alpha1.LocalService) metav1.Condition {
 		c.Reason, c.Message = v1alpha1.ReasonNoNodesSelected, r.noNodesSelected(ls)
 	case r.IsHostnames:
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonHostnamesInPlace
-		c.Message = "every name is published" + r.answering(ls, "name") + r.ungrouped(ls) + r.translating(ls) +
-			r.dropped()
+		c.Message = "every name is published" + r.answering(ls, "name") + r.ungrouped(ls) + r.translating(ls)
 	default:
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonServicesInPlace
-		c.Message = "every selected node has its Service" + r.answering(ls, "node") + r.translating(ls) + r.dropped()
+		c.Message = "every selected node has its Service" + r.answering(ls, "node") + r.translating(ls)
 	}
 	if c.Status == metav1.ConditionTrue && r.Ready == 0 {
 		c.Reason = v1alpha1.ReasonNoneAnswering
@@ -235,13 +233,13 @@ func unknownPorts(ls *v1alpha1.LocalService, named plan.PortNumbers) (names []st
 
 // dropped reports which fields the API server drops from LocalServices, since its CustomResourceDefinition is older
 // than the controller: what follows from such a field is not what the user wanted.
-func (r *report) dropped() string {
-	if len(r.lacking) == 0 {
+func dropped(lacking []string) string {
+	if len(lacking) == 0 {
 		return ""
 	}
 	return fmt.Sprintf("; when the controller started, the CustomResourceDefinition was older than it, so that the "+
 		"API server may have dropped %s from this LocalService: install crd.yaml of the release, and set "+
-		"them again", words.List(r.lacking, namesInMessage))
+		"them again", words.List(lacking, namesInMessage))
 }
 
 // noNodesSelected explains why a LocalService selects no node, and what stays for that reason.

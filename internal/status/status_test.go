@@ -365,4 +365,8 @@ func TestLackingFields(t *testing.T) {
 	if ready.Status != metav1.ConditionTrue || !strings.HasSuffix(ready.Message, want) {
 		t.Errorf("%+v, want it to end with %q", ready, want)
 	}
+	// Without a field, the rest may make no sense.
+	if invalid := OfInvalid(ls, errors.New("x"), "spec.a", "spec.b").Conditions; !strings.HasSuffix(invalid[0].Message, want) {
+		t.Errorf("%+v, want it to end with %q", invalid, want)
+	}
 }
