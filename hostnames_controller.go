@@ -144,7 +144,7 @@ func (c *hostnamesController) sync(ctx context.Context, key types.NamespacedName
 	}
 	if change.Action == plan.Delete {
 		names.Slices = c.caches.HostnameSlicesOf(cache.KeyOf(ls)) // The deletion may depend on the others.
-		if !names.ArePublished() {
+		if !names.IsReplaced(change.Current) {
 			return plan.CopyStays, nil
 		}
 	}

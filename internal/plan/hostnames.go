@@ -152,14 +152,24 @@ func (n *Names) Change(name string) (change CopyChange) {
 	return change
 }
 
-// ArePublished reports whether Kubernetes has published the pods, and the names lead to all that the copies have had
-// before. Until then no EndpointSlice is deleted. New copies do not count: they may wait for room in a quota.
-func (n *Names) ArePublished() bool {
-	copies := n.Copies()
-	isMoving := func(change CopyChange) bool { // Kubernetes may have moved the endpoints there.
-		return change.Action == Update && slices.Contains(change.Fields, endpointsField)
+// IsReplaced reports whether an EndpointSlice may be deleted: Kubernetes has published the pods, and no copy is to be
+// updated to which it has moved an endpoint from there. Updates of others may be refused for ever, and new copies may
+// wait for room in a quota.
+func (n *Names) IsReplaced(slice *discoveryv1.EndpointSlice) bool {
+	copies, addresses := n.Copies(), addressesOf(slice)
+	isMoving := func(change CopyChange) bool {
+		return change.Action == Update && slices.Contains(change.Fields, endpointsField) &&
+			addressesOf(change.Source).HasAny(addresses.UnsortedList()...)
 	}
 	return copies.Sources > 0 && !slices.ContainsFunc(copies.Changes, isMoving)
+}
+
+func addressesOf(slice *discoveryv1.EndpointSlice) sets.Set[string] {
+	addresses := sets.Set[string]{}
+	for i := range slice.Endpoints {
+		addresses.Insert(slice.Endpoints[i].Addresses...)
+	}
+	return addresses
 }
 
 // IsSource reports whether Kubernetes has published pods of the Source in an EndpointSlice.

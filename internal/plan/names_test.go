@@ -32,25 +32,27 @@ func TestNamesOf(t *testing.T) {
 	}
 }
 
-// TestArePublished: the names lead to everything that Kubernetes has published once no copy is to be changed.
-func TestArePublished(t *testing.T) {
+// TestIsReplaced: an EndpointSlice may be deleted once the names lead to its endpoints elsewhere, or these are gone,
+// whatever becomes of others.
+func TestIsReplaced(t *testing.T) {
 	base := newNames(t)
 	one, two, gone := sourceSlice(base.Source, "s1", "1"), sourceSlice(base.Source, "s2", "2"),
 		sourceSlice(base.Source, "s3", "3")
 	copyOf := copies(base)
-	renamed := copyOf(one, renamedTo("x"))
+	renamed, moved := copyOf(one, renamedTo("x")), copyOf(sourceSlice(base.Source, "s3", "1"))
 	for name, c := range map[string]struct {
-		slices []*apiSlice
+		slices []*apiSlice // the last is to be deleted
 		want   bool
 	}{
-		"all":                   {[]*apiSlice{one, copyOf(one)}, true},
-		"and more":              {[]*apiSlice{one, copyOf(one), copyOf(gone)}, true},
-		"nothing":               {[]*apiSlice{copyOf(gone)}, false},
-		"a copy is missing":     {[]*apiSlice{one, copyOf(one), two, copyOf(gone)}, true},
-		"a copy is out of date": {[]*apiSlice{one, renamed, copyOf(gone)}, false},
+		"the others are in place": {[]*apiSlice{one, copyOf(one), copyOf(gone)}, true},
+		"no pod is published":     {[]*apiSlice{copyOf(gone)}, false},
+		"a copy is missing":       {[]*apiSlice{one, copyOf(one), two, copyOf(gone)}, true},
+		"another is outdated":     {[]*apiSlice{one, renamed, copyOf(gone)}, true},
+		"its endpoint is moved":   {[]*apiSlice{one, renamed, moved}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := newNames(t, c.slices...).ArePublished(); got != c.want {
+			names := newNames(t, c.slices...)
+			if got := names.IsReplaced(names.Slices[c.slices[len(c.slices)-1].Name]); got != c.want {
 				t.Errorf("%t, want %t", got, c.want)
 			}
 		})

@@ -47,6 +47,7 @@ func TestOthersWill(t *testing.T) {
 	t.Run("rivals", func(t *testing.T) { t.Parallel(); testRivals(t, cluster) })
 	t.Run("owned but not wanted", func(t *testing.T) { t.Parallel(); testUnwanted(t, cluster) })
 	t.Run("old copies in a quota", func(t *testing.T) { t.Parallel(); testCopiesInQuota(t, cluster) })
+	t.Run("old copies in a fight", func(t *testing.T) { t.Parallel(); testCopiesInFight(t, cluster) })
 	t.Run("a deleted EndpointSlice", func(t *testing.T) { t.Parallel(); testNameStays(t, cluster) })
 }
 
@@ -94,7 +95,7 @@ func testUnwanted(t *testing.T, cluster *framework.Cluster) {
 func testCopiesInQuota(t *testing.T, cluster *framework.Cluster) {
 	s := newScene(t, cluster, "full")
 	node := s.AddNodes("a")[0]
-	ls := s.CreateReady("demo", spec(headless, "mode: Hostnames"))
+	s.CreateReady("demo", spec(headless, "mode: Hostnames"))
 	s.run("before", node, "10.1.2.3")
 	s.sliceOf("demo")
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "full"}}
@@ -115,20 +116,25 @@ func testCopiesInQuota(t *testing.T, cluster *framework.Cluster) {
 	s.Must(s.ServiceClient().Delete(s.Ctx(), source, metav1.DeleteOptions{}))
 	s.run("after", node, "10.1.2.4")
 	s.WaitService(source, uid)
-	s.Eventually("the name leads to the new pod only", func(ctx context.Context) error {
-		list, err := s.Kube.DiscoveryV1().EndpointSlices(s.Namespace).List(ctx,
-			metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + ls.Name})
-		if err != nil {
-			return err
-		}
-		var addresses []string
-		for _, slice := range list.Items {
-			for _, e := range slice.Endpoints {
-				addresses = append(addresses, e.Addresses...)
-			}
-		}
-		return framework.Equal("addresses", addresses, []string{"10.1.2.4"})
-	})
+	s.waitAddresses("10.1.2.4") // The name leads to the new pod only.
+}
+
+// testCopiesInFight: while something else empties one copy, another one whose source is gone is deleted: its name must
+// not lead to the address of a deleted pod.
+func testCopiesInFight(t *testing.T, cluster *framework.Cluster) {
+	s := newScene(t, cluster, "beside")
+	nodes := s.AddNodes("a", "b")
+	s.CreateReady("demo", spec(headless, "mode: Hostnames", targetName))
+	s.runApart(nodes)
+	published := s.waitAddresses("10.1.2.1", "10.1.2.2")
+	first := published[slices.IndexFunc(published, func(slice discoveryv1.EndpointSlice) bool {
+		return *slice.Endpoints[0].Hostname == nodes[0]
+	})].Name
+	r := rival{"endpointslices", `{"endpoints": []}`, "endpoints"}
+	defer s.oppose(r, first)()
+	s.waitContested(r, first)
+	s.Must(s.PodClient().Delete(s.Ctx(), nodes[1], *metav1.NewDeleteOptions(0)))
+	s.waitAddresses()
 }
 
 // testNameStays: somebody deletes one of the EndpointSlices in which Kubernetes publishes the pods. Until it has published
@@ -136,16 +142,9 @@ func testCopiesInQuota(t *testing.T, cluster *framework.Cluster) {
 func testNameStays(t *testing.T, cluster *framework.Cluster) {
 	s := newScene(t, cluster, "stays")
 	nodes := s.AddNodes("a", "b")
-	s.CreateReady("demo", spec(headless, "mode: Hostnames", "ports: [{name: http, port: 80, targetPort: http}]"))
-	for i, node := range nodes { // Pods whose port numbers differ are in different EndpointSlices.
-		s.CreatePod(node, node, app, func(pod *corev1.Pod) {
-			pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{Name: "http", ContainerPort: int32(8080 + i)}}
-		})
-		s.setPodStatus(node, fmt.Sprintf("10.1.2.%d", i+1), "")
-	}
-	s.WaitLocalService("demo", "all names answer", func(ls *v1alpha1.LocalService) error {
-		return framework.Equal("ready", ls.Status.Ready, "2/2")
-	})
+	s.CreateReady("demo", spec(headless, "mode: Hostnames", targetName))
+	s.runApart(nodes)
+	s.waitAddresses("10.1.2.1", "10.1.2.2")
 	client := s.Kube.DiscoveryV1().EndpointSlices(s.Namespace)
 	copies := metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=demo"}
 	list, err := client.List(s.Ctx(), copies)
