@@ -187,12 +187,7 @@ func (n *Names) copyOf(name string, source *discoveryv1.EndpointSlice) (change C
 		change.Action = Wait // It belongs to a deleted Service, and is deleted with that, or to somebody else.
 	default:
 		want := encode(source, n.endpoints(source))
-		if !bytes.Equal(encode(change.Current, change.Current.Endpoints), want) {
-			change.Fields = append(change.Fields, endpointsField)
-		}
-		if !n.hasMetadata(change.Current) {
-			change.Fields = append(change.Fields, "metadata")
-		}
+		change.Fields = n.mismatches(change.Current, want)
 		if len(change.Fields) > 0 {
 			change.Action, change.Sum = Update, maphash.Bytes(seed, want)
 		}
@@ -303,7 +298,18 @@ func (n *Names) hasMetadata(slice *discoveryv1.EndpointSlice) bool {
 		subset(copyLabels(n.localService), labels.Set(slice.Labels))
 }
 
-// IsStored reports whether a copy was stored as it was written. Additional labels and annotations do not matter.
-func (n *Names) IsStored(written, stored *discoveryv1.EndpointSlice) bool {
-	return bytes.Equal(encode(stored, stored.Endpoints), encode(written, written.Endpoints)) && n.hasMetadata(stored)
+// Mismatches returns in what a copy was stored otherwise than it was written. Additional labels and annotations do not
+// matter.
+func (n *Names) Mismatches(written, stored *discoveryv1.EndpointSlice) []string {
+	return n.mismatches(stored, encode(written, written.Endpoints))
+}
+
+func (n *Names) mismatches(slice *discoveryv1.EndpointSlice, want []byte) (fields []string) {
+	if !bytes.Equal(encode(slice, slice.Endpoints), want) {
+		fields = append(fields, endpointsField)
+	}
+	if !n.hasMetadata(slice) {
+		fields = append(fields, "metadata")
+	}
+	return fields
 }

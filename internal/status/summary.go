@@ -193,9 +193,9 @@ func summarizeAdmission(fields []string) string {
 	if len(fields) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("an admission webhook or policy changes what is written, so these fields of Services are left as "+
-		"it sets them: %s. Change them in this LocalService, or exempt its Services from that webhook or policy: they "+
-		"are written again within two minutes", strings.Join(fields, ", "))
+	return fmt.Sprintf("an admission webhook or policy changes what is written, so these fields are left as it sets "+
+		"them: %s. Change them in this LocalService, or exempt its Services, and their EndpointSlices, from that webhook "+
+		"or policy: they are written again within two minutes", strings.Join(fields, ", "))
 }
 
 // summarizeUndone explains what else sets fields after they were written, on the first of the objects; "" for none.

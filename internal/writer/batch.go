@@ -108,14 +108,16 @@ func (b *batch) ended(end *result) {
 	if err == nil && end.stored != nil {
 		contested, err = contestedBy(change, end.stored)
 	}
+	attempt := b.attempt(change.Action, change.Name)
+	if attempt.Action == plan.Update && (err == nil || isContested(err)) {
+		b.Refusals.Made(attempt, change.Fields, change.Sum)
+	}
 	isGone := change.Action == plan.Delete && isAbsent(err)
 	if err != nil && !isGone {
 		b.add(change, err)
 		return
 	}
-	if attempt := b.attempt(change.Action, change.Name); attempt.Action == plan.Update {
-		b.Refusals.Made(attempt, change.Fields, change.Sum)
-	} else {
+	if attempt.Action != plan.Update {
 		b.Refusals.Remove(attempt)
 		b.Refusals.Remove(b.attempt(plan.Update, change.Name)) // of another Service of that name
 	}

@@ -125,7 +125,7 @@ func TestUndone(t *testing.T) {
 		f.version = change[0].Current.GetResourceVersion()
 		f.write(change)
 		other := f.changes(plan.Update, "a", "b")
-		other[0].Fields, other[1].Fields = []string{"ports"}, []string{"selector"}
+		other[0].Fields, other[1].Fields = []string{"selector"}, []string{"selector"}
 		if _, requests := f.write(other); !slices.Equal(requests, []string{"patch demo-b"}) {
 			t.Errorf("another Service: %v", requests)
 		}
@@ -145,6 +145,32 @@ func TestNotUndoneIfRecreated(t *testing.T) {
 	f.write(f.changes(plan.Create, "a"))
 	if out, requests := f.write(update); len(requests) != 1 {
 		t.Errorf("%v: %+v", requests, out)
+	}
+}
+
+// TestContestedAndChanged: while something else contests a field of a Service, another field that somebody changes is
+// set right at once, but not again and again.
+func TestContestedAndChanged(t *testing.T) {
+	labels, both := []string{"labels"}, []string{"labels", "selector"}
+	for name, byAdmission := range map[string]bool{"admission": true, "another controller": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, 1)
+				if byAdmission {
+					f.contest()
+				}
+				change := f.changes(plan.Update, "a")
+				for i, c := range []struct {
+					fields   []string
+					requests int
+				}{{labels, 1}, {labels, 0}, {both, 1}, {both, 0}, {labels, 0}} {
+					change[0].Fields = c.fields
+					if _, requests := f.write(change); len(requests) != c.requests {
+						t.Errorf("update %d of %v: %v", i, c.fields, requests)
+					}
+				}
+			})
+		})
 	}
 }
 

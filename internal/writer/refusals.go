@@ -52,7 +52,7 @@ type Refusal struct {
 	RetryAt time.Time
 	// Times counts how often in a row the attempt was refused.
 	Times int
-	// made is the last update that was accepted; the zero value if none was, or the attempt is no update.
+	// made is the last update that was stored, be it otherwise; the zero value if none was, or the attempt is no update.
 	made update
 }
 
@@ -77,10 +77,11 @@ func (r Refusal) IsReported() bool {
 // retryAfter returns how long the attempt still has to wait, 0 if it may be made now.
 func (r Refusal) retryAfter() time.Duration { return max(time.Until(r.RetryAt), 0) }
 
-// left returns how long the attempt to set what a sum stands for still has to wait: not at all if something else has
-// undone an update that set something else.
-func (r Refusal) left(sum uint64) time.Duration {
-	if isUndone(r.Err) && r.made.sum != sum {
+// left returns how long the attempt to set fields to what a sum stands for still has to wait. What is contested waits by
+// itself: not if other fields differ now, or something else is wanted.
+func (r Refusal) left(fields []string, sum uint64) time.Duration {
+	isSame := r.made.sum == sum && sets.New(r.made.fields...).HasAll(fields...)
+	if isContested(r.Err) && !isSame {
 		return 0
 	}
 	return r.retryAfter()
@@ -117,7 +118,7 @@ func (r *Refusals) next(attempt Attempt, err error) Refusal {
 	return Refusal{Err: err, RetryAt: time.Now().Add(backoff), Times: times, made: last.made}
 }
 
-// Made records that an update was accepted, which sets fields to what a sum stands for. If something else had undone it
+// Made records that an update was stored, which sets fields to what a sum stands for. If something else had undone it
 // before, the next time has a longer backoff.
 func (r *Refusals) Made(attempt Attempt, fields []string, sum uint64) {
 	last := r.Get(attempt)

@@ -122,7 +122,7 @@ func split(changes []plan.Change, last func(*plan.Change) Refusal, whole Refusal
 	for i := range changes {
 		change := &changes[i]
 		refusal := last(change)
-		left := max(refusal.left(change.Sum), whole.retryAfter())
+		left := max(refusal.left(change.Fields, change.Sum), whole.retryAfter())
 		switch {
 		case left > 0:
 			wait = append(wait, waiting{refusal, left})

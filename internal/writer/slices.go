@@ -42,7 +42,7 @@ func (w *Writer) refusedCopies(ls *v1alpha1.LocalService, changes []plan.CopyCha
 func (w *Writer) WriteCopy(ctx context.Context, ls *v1alpha1.LocalService, change *plan.CopyChange,
 	names *plan.Names) (retryAfter time.Duration, report bool, err error) {
 	attempt := sliceAttempt(ls, change.Name)
-	if after := w.Refusals.Get(attempt).left(change.Sum); after > 0 {
+	if after := w.Refusals.Get(attempt).left(change.Fields, change.Sum); after > 0 {
 		return after, false, nil
 	}
 	if undone := w.Refusals.Undone(attempt, change.Fields, change.Sum); len(undone) > 0 {
@@ -54,10 +54,11 @@ func (w *Writer) WriteCopy(ctx context.Context, ls *v1alpha1.LocalService, chang
 	before := w.Refusals.Get(attempt)
 	written, err := w.writeCopy(ctx, ls, change, names)
 	metrics.SliceWrites.WithLabelValues(string(change.Action), metrics.Result(err)).Inc()
+	if change.Action == plan.Update && (err == nil || isContested(err)) {
+		w.Refusals.Made(attempt, change.Fields, change.Sum)
+	}
 	if err == nil {
-		if change.Action == plan.Update {
-			w.Refusals.Made(attempt, change.Fields, change.Sum)
-		} else {
+		if change.Action != plan.Update {
 			w.Refusals.Remove(attempt)
 		}
 		if written != nil {
@@ -100,9 +101,11 @@ func (w *Writer) writeCopy(ctx context.Context, ls *v1alpha1.LocalService, chang
 	} else if _, err = w.liveService(ctx, names.Published); err == nil {
 		written, err = create(ctx, client, asked)
 	}
-	if err == nil && !names.IsStored(asked, written) {
-		err = refuse("it was stored with other endpoints, labels or owner than were written: exempt it from the " +
-			"admission webhook or policy that changes them")
+	if err != nil {
+		return nil, err
+	}
+	if fields := names.Mismatches(asked, written); len(fields) > 0 {
+		err = &status.ContestedError{Object: status.EndpointSliceKind + " " + change.Name, Fields: fields}
 	}
 	return written, err
 }

@@ -16,6 +16,7 @@ import (
 	core "k8s.io/client-go/testing"
 
 	"github.com/localservice-dev/local-service-controller/internal/plan"
+	"github.com/localservice-dev/local-service-controller/internal/reconcile"
 	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
 	"github.com/localservice-dev/local-service-controller/pkg/apis/localservice/v1alpha1"
 )
@@ -245,6 +246,27 @@ func TestUndoneSlice(t *testing.T) {
 			waits, _, err := f.deps.WriteCopy(t.Context(), f.ls, &change, f.names)
 			if err != nil || waits != c.waits {
 				t.Errorf("update %d waits for %s; want %s: %v", i, waits, c.waits, err)
+			}
+		}
+	})
+}
+
+// TestContestedSlice: while admission changes copies, one that gets other endpoints is written at once, because the
+// name must follow the pods.
+func TestContestedSlice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newSlicesFixture(t)
+		admit(func(s *discoveryv1.EndpointSlice) { s.OwnerReferences = nil })(f)
+		change := f.changes[plan.Update]
+		change.Fields = []string{"metadata"}
+		for i, c := range []struct {
+			sum      uint64
+			requests int
+		}{{1, 1}, {1, 0}, {2, 1}, {2, 0}} {
+			change.Sum = c.sum
+			waits, _, err := f.deps.WriteCopy(t.Context(), f.ls, &change, f.names)
+			if requests := f.took(); err != nil || waits != reconcile.MaxBackoff || len(requests) != c.requests {
+				t.Errorf("update %d: %v, waits for %s: %v", i, requests, waits, err)
 			}
 		}
 	})
