@@ -80,7 +80,7 @@ type CopyChange struct {
 	Source *discoveryv1.EndpointSlice
 	// Current holds the copy as the cache has it; nil for Create.
 	Current *discoveryv1.EndpointSlice
-	// Fields lists what an Update sets. Sum differs if that becomes something else.
+	// Fields lists what an Update sets. Sum differs if it or a Create sets something else.
 	Fields []string
 	Sum    uint64
 }
@@ -180,17 +180,18 @@ func (n *Names) IsSource(slice *discoveryv1.EndpointSlice) bool {
 // copyOf returns what to do about the copy of a source.
 func (n *Names) copyOf(name string, source *discoveryv1.EndpointSlice) (change CopyChange) {
 	change = CopyChange{Name: CopyName(name), Source: source, Current: n.Slices[CopyName(name)]}
-	switch {
-	case change.Current == nil:
-		change.Action = Create
-	case !IsCopy(change.Current, n.Published.UID):
+	if change.Current != nil && !IsCopy(change.Current, n.Published.UID) {
 		change.Action = Wait // It belongs to a deleted Service, and is deleted with that, or to somebody else.
-	default:
-		want := encode(source, n.endpoints(source))
-		change.Fields = n.mismatches(change.Current, want)
-		if len(change.Fields) > 0 {
-			change.Action, change.Sum = Update, maphash.Bytes(seed, want)
-		}
+		return change
+	}
+	want := encode(source, n.endpoints(source))
+	if change.Current == nil {
+		change.Action = Create
+	} else if change.Fields = n.mismatches(change.Current, want); len(change.Fields) > 0 {
+		change.Action = Update
+	}
+	if change.Action != "" {
+		change.Sum = maphash.Bytes(seed, want)
 	}
 	return change
 }

@@ -54,7 +54,13 @@ func (w *Writer) WriteCopy(ctx context.Context, ls *v1alpha1.LocalService, chang
 	before := w.Refusals.Get(attempt)
 	written, err := w.writeCopy(ctx, ls, change, names)
 	metrics.SliceWrites.WithLabelValues(string(change.Action), metrics.Result(err)).Inc()
-	if change.Action == plan.Update && (err == nil || isContested(err)) {
+	if change.Action == plan.Create && apierrors.IsAlreadyExists(err) {
+		var update *plan.CopyChange
+		if update, err = w.updateOf(ctx, ls, change, names, err); err == nil {
+			return w.WriteCopy(ctx, ls, update, names)
+		}
+	}
+	if change.Action != plan.Delete && (err == nil || isContested(err)) {
 		w.Refusals.Made(attempt, change.Fields, change.Sum)
 	}
 	if err == nil {
@@ -99,7 +105,7 @@ func (w *Writer) writeCopy(ctx context.Context, ls *v1alpha1.LocalService, chang
 	if change.Action == plan.Update {
 		written, err = client.Update(ctx, asked, metav1.UpdateOptions{FieldManager: v1alpha1.FieldManager})
 	} else if _, err = w.liveService(ctx, names.Published); err == nil {
-		written, err = create(ctx, client, asked)
+		written, err = client.Create(ctx, asked, metav1.CreateOptions{FieldManager: v1alpha1.FieldManager})
 	}
 	if err != nil {
 		return nil, err
@@ -159,24 +165,24 @@ func (w *Writer) liveService(ctx context.Context, service *corev1.Service) (*cor
 	return &list.Items[i], nil
 }
 
-// create creates an EndpointSlice. If the name exists and is a copy for the same Service, it updates that one: the
-// cache does not have a copy that has lost some of its labels.
-func create(ctx context.Context, client typeddiscoveryv1.EndpointSliceInterface,
-	slice *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
-	written, err := client.Create(ctx, slice, metav1.CreateOptions{FieldManager: v1alpha1.FieldManager})
-	if !apierrors.IsAlreadyExists(err) {
-		return written, err
-	}
-	live, getErr := client.Get(ctx, slice.Name, metav1.GetOptions{})
-	if isAbsent(getErr) {
-		return nil, err // It was deleted meanwhile.
-	} else if getErr != nil {
-		return nil, fmt.Errorf("look at the EndpointSlice that has this name: %w", getErr)
-	}
-	if !plan.IsCopy(live, slice.OwnerReferences[0].UID) {
+// updateOf returns the update that takes the place of a creation whose name exists, if that is a copy for the same
+// Service: the cache does not have a copy that has lost some of its labels.
+func (w *Writer) updateOf(ctx context.Context, ls *v1alpha1.LocalService, creation *plan.CopyChange,
+	names *plan.Names, exists error) (*plan.CopyChange, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
+	defer cancel()
+	live, err := w.Kube.DiscoveryV1().EndpointSlices(ls.Namespace).Get(ctx, creation.Name, metav1.GetOptions{})
+	switch {
+	case isAbsent(err):
+		return nil, exists // It was deleted meanwhile.
+	case err != nil:
+		return nil, fmt.Errorf("look at the EndpointSlice that has this name: %w", err)
+	case !plan.IsCopy(live, names.Published.UID):
 		return nil, refuse("the name is taken by an EndpointSlice that this controller does not manage for this " +
 			"LocalService: delete that, or have its manager use another name")
 	}
-	slice.UID, slice.ResourceVersion = live.UID, live.ResourceVersion
-	return client.Update(ctx, slice, metav1.UpdateOptions{FieldManager: v1alpha1.FieldManager})
+	update := *creation
+	update.Action, update.Current = plan.Update, live
+	update.Fields = names.Mismatches(names.Copy(creation), live)
+	return &update, nil
 }

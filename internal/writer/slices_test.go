@@ -271,3 +271,25 @@ func TestContestedSlice(t *testing.T) {
 		}
 	})
 }
+
+// TestLostSlice: a copy that loses a label each time, so that the cache does not have it, is updated less and less
+// often, too.
+func TestLostSlice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newSlicesFixture(t)
+		answer("create", exists)(f)
+		delete(f.live.Labels, v1alpha1.HostnamesLabelKey)
+		f.version = f.live.ResourceVersion
+		change, updates := f.changes[plan.Create], 0
+		for began := time.Now(); time.Since(began) < 20*time.Second; time.Sleep(100 * time.Millisecond) {
+			if _, _, err := f.deps.WriteCopy(t.Context(), f.ls, &change, f.names); err != nil {
+				t.Fatal(err)
+			}
+			updates += len(f.took()) / 2 // each behind a creation
+		}
+		refused := f.deps.refusedCopies(f.ls, []plan.CopyChange{change})
+		if updates != 4 || len(refused) != 1 || !isUndone(refused[0]) {
+			t.Errorf("%d updates, refused: %v", updates, refused)
+		}
+	})
+}
