@@ -50,7 +50,8 @@ func (r *report) hasFailed() bool { return len(r.failed)+len(r.Changes[plan.Bloc
 
 // isWriting reports whether writes are pending that were not refused.
 func (r *report) isWriting() bool {
-	return !r.hasFailed() && (r.More || r.Denied || len(r.Stale) > 0 || r.Copies.BeingPublished())
+	isContested := len(r.contested)+len(r.undone) > 0
+	return !r.hasFailed() && (r.More || r.Denied || len(r.Stale) > 0 || r.Copies.BeingPublished() && !isContested)
 }
 
 // IsWriting reports whether the status of a LocalService reports that Services are being written for its spec.

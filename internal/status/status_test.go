@@ -125,6 +125,8 @@ func TestStatus(t *testing.T) {
 			"False HostnamesInPlace", "", "every name"},
 		"to copy": {names(plan.Copies{Sources: 2, IsNew: true, Changes: copies(2, plan.Create).Changes}), outcome{},
 			"False WritingServices", "True WritingServices", "", "being written"},
+		"to copy, and contested": {names(plan.Copies{Sources: 2, IsNew: true, Changes: copies(2, plan.Create).Changes}),
+			outcome{Refused: contestedBy("metadata")}, "False Contested", "False Contested", "", "metadata"},
 		"names wait": {names(copies(2, plan.Wait, plan.Wait)), outcome{}, "False WaitingForDeletion",
 			"True WritingServices", "", "2 EndpointSlices"},
 		"names wait, and some are refused": {names(copies(2, plan.Wait)), outcome{Refused: []error{no}},
