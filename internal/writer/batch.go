@@ -108,7 +108,7 @@ func (b *batch) ended(end *result) {
 	if err == nil && end.stored != nil {
 		contested, err = contestedBy(change, end.stored)
 	}
-	attempt := b.attempt(change.Action, change.Name)
+	attempt := b.attemptOf(change)
 	if attempt.Action == plan.Update && (err == nil || isContested(err)) {
 		b.Refusals.Made(attempt, change.Fields, change.Sum)
 	}
@@ -152,7 +152,7 @@ func (b *batch) add(change *plan.Change, err error) {
 
 // addRefused records that a change was refused. Its backoff begins when the batch ends.
 func (b *batch) addRefused(change *plan.Change, err error) {
-	attempt := b.attempt(change.Action, change.Name)
+	attempt := b.attemptOf(change)
 	b.refused = append(b.refused, refusedWrite{attempt, err})
 	b.report(b.Refusals.next(attempt, err))
 }
@@ -169,7 +169,7 @@ func (b *batch) finish(ctx context.Context) {
 	b.out.GaveUp = b.out.GaveUp || b.isGivenUp()
 	rest := b.changes[b.begun:]
 	for _, change := range rest {
-		b.report(b.Refusals.Get(b.attempt(change.Action, change.Name)))
+		b.report(b.Refusals.Get(b.attemptOf(change)))
 	}
 	if !b.isHopeless() {
 		b.out.More = b.out.More || len(rest) > 0
@@ -189,7 +189,7 @@ func (b *batch) isHopeless() bool {
 // backOff lets a change wait that was not tried: one that was refused before by itself, the others together. A denial
 // counts only when it is the answer to a try: see Refusal.IsReported.
 func (b *batch) backOff(change *plan.Change) {
-	attempt := b.attempt(change.Action, change.Name)
+	attempt := b.attemptOf(change)
 	refusal := b.Refusals.Get(attempt)
 	err := refusal.Err
 	if !refusal.IsReported() {

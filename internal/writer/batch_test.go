@@ -53,6 +53,19 @@ func TestRefusedAMomentAgo(t *testing.T) {
 	})
 }
 
+// TestRefusedForAnother: a Service that should be something else now, as a label of its node was corrected, does not wait
+// because its creation was refused.
+func TestRefusedForAnother(t *testing.T) {
+	f := newFixture(t, 1)
+	f.refusing(forbidden, "create")
+	changes := f.changes(plan.Create, "a")
+	for sum := range uint64(2) {
+		changes[0].Sum = sum
+		f.expect("at first", counts{Requests: 1, Refused: 1, RetryAfter: 10 * time.Second}, changes)
+		f.expect("a moment later", counts{Refused: 1, RetryAfter: 10 * time.Second}, changes)
+	}
+}
+
 // TestGivenUp: if everything is refused, few writes are tried, and all of that kind wait. Other kinds, and other specs,
 // do not wait. One success ends it.
 func TestGivenUp(t *testing.T) {

@@ -44,6 +44,7 @@ type Attempt struct {
 	// Action. The label of a pod has neither, because the controller writes nothing else to the pod.
 	Action plan.Action
 	Name   string
+	Sum    uint64 // of what a creation sets
 }
 
 // Refusal records the last answer to an Attempt.

@@ -84,7 +84,7 @@ func (t *turn) write(ctx context.Context, action plan.Action, changes []plan.Cha
 	}
 	whole := t.Refusals.Get(t.attempt(action, ""))
 	fresh, refused, waiting := split(changes, func(c *plan.Change) Refusal {
-		return t.Refusals.Get(t.attempt(c.Action, c.Name))
+		return t.Refusals.Get(t.attemptOf(c))
 	}, whole)
 	t.reportWaiting(waiting, whole)
 	for _, group := range [][]*plan.Change{fresh, refused} {
@@ -107,6 +107,16 @@ func (t *turn) attempt(action plan.Action, name string) Attempt {
 		action = plan.Update
 	}
 	return Attempt{Owner: t.ls.UID, Generation: t.ls.Generation, Action: action, Name: name}
+}
+
+// attemptOf identifies a change. The creation of what should be something else, because a label of its node was
+// corrected, is another one.
+func (t *turn) attemptOf(c *plan.Change) Attempt {
+	attempt := t.attempt(c.Action, c.Name)
+	if c.Action == plan.Create {
+		attempt.Sum = c.Sum
+	}
+	return attempt
 }
 
 // waiting pairs a change that may not be tried yet with the refusal of the same write, if there is one.
@@ -140,7 +150,7 @@ func split(changes []plan.Change, last func(*plan.Change) Refusal, whole Refusal
 func (t *turn) findUndone(ctx context.Context, changes []plan.Change) {
 	for i := range changes {
 		change := &changes[i]
-		attempt := t.attempt(change.Action, change.Name)
+		attempt := t.attemptOf(change)
 		fields := t.Refusals.Undone(attempt, change.Fields, change.Sum)
 		if len(fields) == 0 {
 			continue
