@@ -198,11 +198,12 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 		if outcome.More {
 			summary += "; more follow"
 		}
-		// Turns in the middle record no event. A turn that gives up does, because the next turn may write nothing.
+		// Turns in the middle record no event, nor do updates while others are undone, of which Contested reports. A turn
+		// that gives up does, because the next turn may write nothing.
 		// Until the cache has observed the last status, it cannot show that this turn is not the first.
 		isMiddle := status.IsMiddle(ls, p, outcome) || outcome.More &&
 			c.writer.Observed.Wait(key, c.caches.LocalServices) > 0
-		if outcome.GaveUp || !isMiddle {
+		if outcome.GaveUp || !isMiddle && !status.IsFight(outcome) {
 			c.writer.Record(ls, corev1.EventTypeNormal, eventServicesWritten, summary)
 		}
 		klog.FromContext(ctx).Info("Services written", "localService", klog.KObj(ls), "summary", summary,

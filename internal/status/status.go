@@ -69,6 +69,11 @@ func IsMiddle(ls *v1alpha1.LocalService, p *plan.Plan, outcome *Outcome) bool {
 		before.Status == metav1.ConditionTrue && before.Reason == reportOf(p, outcome).progressing("").Reason
 }
 
+// IsFight reports whether a turn only updated Services while something else undoes updates.
+func IsFight(outcome *Outcome) bool {
+	return len(outcome.Made) == 1 && outcome.Made[plan.Update] != nil && len(reportOf(&plan.Plan{}, outcome).undone) > 0
+}
+
 // isUnpublished reports whether Kubernetes has not yet published the pods to which mode Hostnames gives names.
 func (r *report) isUnpublished() bool {
 	return r.IsHostnames && r.Copies.Sources == 0 && len(r.Changes[plan.Conflict]) == 0

@@ -45,6 +45,7 @@ func TestOthersWill(t *testing.T) {
 	cluster := framework.NewCluster(t, publisher())
 	cluster.NewController(t, "-v=4")
 	t.Run("rivals", func(t *testing.T) { t.Parallel(); testRivals(t, cluster) })
+	t.Run("rivals of many", func(t *testing.T) { t.Parallel(); testRivalOfMany(t, cluster) })
 	t.Run("owned but not wanted", func(t *testing.T) { t.Parallel(); testUnwanted(t, cluster) })
 	t.Run("old copies in a quota", func(t *testing.T) { t.Parallel(); testCopiesInQuota(t, cluster) })
 	t.Run("old copies in a fight", func(t *testing.T) { t.Parallel(); testCopiesInFight(t, cluster) })
@@ -227,15 +228,43 @@ func testRivals(t *testing.T, cluster *framework.Cluster) {
 	}
 }
 
-// oppose sets back a field of an object at each change, until stop is called.
-func (s *scene) oppose(r rival, object string) (stop func()) {
+// testRivalOfMany: with more nodes, there are no more events, once Contested says it.
+func testRivalOfMany(t *testing.T, cluster *framework.Cluster) {
+	s := newScene(t, cluster, "rivals")
+	names := s.AddNodes("a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p", "q", "r", "s", "t")
+	for i := range names {
+		names[i] = "demo-" + names[i]
+	}
+	s.CreateReady("demo", spec(headless, "serviceMetadata: {labels: {team: ours}}"))
+	r := rival{"services", `{"metadata": {"labels": {"team": "theirs"}}}`, "labels"}
+	defer s.oppose(r, names...)()
+	s.waitContested(r, "Service")
+	s.ResetCount()
+	began := time.Now()
+	s.Eventually("the fight has lasted", func(context.Context) error {
+		if left := fightTime - time.Since(began); left > 0 {
+			return fmt.Errorf("%s are left", left)
+		}
+		return nil
+	})
+	requests := s.Requests()
+	if writes := requests.Resource("services").Writes(); len(writes) > mostWrites*len(names) {
+		t.Errorf("the controller's writes in %s: %s", fightTime, writes)
+	}
+	if events := requests.Resource("events").Writes(); len(events) > 3 { // One for some that were not undone yet.
+		t.Errorf("events: %s", events)
+	}
+}
+
+// oppose sets back a field of objects, one after the other, at each change, until stop is called.
+func (s *scene) oppose(r rival, objects ...string) (stop func()) {
 	ctx, cancel := context.WithCancel(s.Ctx())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		for ctx.Err() == nil {
+		for i := 0; ctx.Err() == nil; i++ {
 			// A patch that changes nothing is not stored. To follow a watch would be faster, and prove no more.
-			if err := s.patch(ctx, r.resource, object, r.patch, "rival"); err != nil && ctx.Err() == nil {
+			if err := s.patch(ctx, r.resource, objects[i%len(objects)], r.patch, "rival"); err != nil && ctx.Err() == nil {
 				s.T.Errorf("the rival's patch: %v", err)
 				return
 			}
