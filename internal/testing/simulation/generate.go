@@ -221,7 +221,8 @@ var faulty = []kind{
 	do("admission", nothing, "sets-affinity", "sets-label", "sets-policy", "sets-protocol", "sets-zone",
 		"strips-hostname", "strips-labels", "strips-node", "strips-owner", "strips-and-counts", "sets-rack",
 		"strips-rack", "counts-racks", "", "", ""),
-	do("oppose", nothing, "sets-affinity", "sets-label", "sets-policy", "sets-protocol", "sets-zone", ""),
+	do("oppose", nothing, "sets-affinity", "sets-label", "sets-policy", "sets-protocol", "sets-zone", "strips-hostname",
+		"strips-labels", "strips-node", "strips-owner", ""),
 	{"restart-server", outages}, {"restart-server", outages},
 	{"slow-admission", slows}, {"slow-admission", slows},
 }
