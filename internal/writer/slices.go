@@ -60,16 +60,16 @@ func (w *Writer) WriteCopy(ctx context.Context, ls *v1alpha1.LocalService, chang
 			return w.WriteCopy(ctx, ls, update, names)
 		}
 	}
-	if change.Action != plan.Delete && (err == nil || isContested(err)) {
+	if written != nil {
+		w.Observed.Wrote(SliceKey(ls.Namespace, change.Name), w.Caches.HostnameSlices, written.ResourceVersion)
+	}
+	switch {
+	case change.Action == plan.Update && written != nil:
 		w.Refusals.Made(attempt, change.Fields, change.Sum)
+	case err == nil:
+		w.Refusals.Remove(attempt)
 	}
 	if err == nil {
-		if change.Action != plan.Update {
-			w.Refusals.Remove(attempt)
-		}
-		if written != nil {
-			w.Observed.Wrote(SliceKey(ls.Namespace, change.Name), w.Caches.HostnameSlices, written.ResourceVersion)
-		}
 		return 0, before.IsReported(), nil
 	}
 	failure := &status.WriteError{Action: change.Action, Kind: status.EndpointSliceKind, Namespace: ls.Namespace,
@@ -87,7 +87,8 @@ func SliceKey(namespace, name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: plan.SourceName(name)}
 }
 
-// writeCopy makes a change, and returns the EndpointSlice as the API server stored it; nil if it was deleted.
+// writeCopy makes a change, and returns the EndpointSlice as the API server stored it; nil if it has stored none. If it
+// has stored something else, the error says so.
 func (w *Writer) writeCopy(ctx context.Context, ls *v1alpha1.LocalService, change *plan.CopyChange,
 	names *plan.Names) (written *discoveryv1.EndpointSlice, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
@@ -108,7 +109,7 @@ func (w *Writer) writeCopy(ctx context.Context, ls *v1alpha1.LocalService, chang
 		written, err = client.Create(ctx, asked, metav1.CreateOptions{FieldManager: v1alpha1.FieldManager})
 	}
 	if err != nil {
-		return nil, err
+		return nil, err // A client may return an object with an error.
 	}
 	if fields := names.Mismatches(asked, written); len(fields) > 0 {
 		err = &status.ContestedError{Object: status.EndpointSliceKind + " " + change.Name, Fields: fields}

@@ -112,7 +112,7 @@ func TestWriteSlice(t *testing.T) {
 		action  plan.Action
 		edit    func(*slicesFixture)
 		want    []string
-		outcome string // "", refused, stale, failed or, for a refusal that is not reported, terminating
+		outcome string // "", refused, contested, stale, failed or, for a refusal that is not reported, terminating
 	}{
 		"created":                {plan.Create, nil, []string{"create"}, ""},
 		"updated":                {plan.Update, nil, []string{update}, ""},
@@ -140,13 +140,13 @@ func TestWriteSlice(t *testing.T) {
 		}, []string{"create"}, "stale"},
 		"stored without the label": {plan.Create, admit(func(s *discoveryv1.EndpointSlice) {
 			delete(s.Labels, v1alpha1.HostnamesLabelKey)
-		}), []string{"create"}, "refused"},
+		}), []string{"create"}, "contested"},
 		"stored for another owner": {plan.Update, admit(func(s *discoveryv1.EndpointSlice) {
 			s.OwnerReferences[0].UID = "another"
-		}), []string{update}, "refused"},
+		}), []string{update}, "contested"},
 		"stored with another hostname": {plan.Update, admit(func(s *discoveryv1.EndpointSlice) {
 			s.Endpoints[0].Hostname = new("x")
-		}), []string{update}, "refused"},
+		}), []string{update}, "contested"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newSlicesFixture(t)
@@ -168,6 +168,8 @@ func (f *slicesFixture) checkWrite(action plan.Action, want []string, wantOutcom
 	switch {
 	case report != (len(refused) > 0):
 		outcome = fmt.Sprintf("report: %t, refused: %v", report, refused)
+	case report && err == nil && isContested(refused[0]):
+		outcome = "contested"
 	case report && err == nil:
 		outcome = "refused"
 	case err != nil && ClassOf(err) == Stale:
@@ -183,7 +185,8 @@ func (f *slicesFixture) checkWrite(action plan.Action, want []string, wantOutcom
 	if err != nil && !strings.Contains(err.Error(), " EndpointSlice default/s1-named: ") {
 		f.t.Errorf("the error names no EndpointSlice: %v", err)
 	}
-	if is := wantOutcome == "" && action != plan.Delete; f.isObserved() != is {
+	isStored := wantOutcome == "" || wantOutcome == "contested"
+	if is := isStored && action != plan.Delete; f.isObserved() != is {
 		f.t.Errorf("the cache must observe it: %t, want %t", f.isObserved(), is)
 	}
 }
