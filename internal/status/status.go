@@ -98,25 +98,27 @@ func Of(ls *v1alpha1.LocalService, p *plan.Plan, outcome *Outcome, lacking ...st
 // nothing was observed.
 func OfInvalid(ls *v1alpha1.LocalService, invalid error, lacking ...string) v1alpha1.LocalServiceStatus {
 	status, r := *ls.Status.DeepCopy(), reportOf(&plan.Plan{}, &Outcome{})
-	conditions := []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse,
-		Reason: v1alpha1.ReasonInvalidSpec, Message: "no Service is written until the spec is corrected"}}
+	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse,
+		Reason: v1alpha1.ReasonInvalidSpec, Message: invalid.Error() + dropped(lacking)}
+	progressing := metav1.Condition{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse,
+		Reason: v1alpha1.ReasonInvalidSpec, Message: "no Service is written until the spec is corrected"}
+	var others []metav1.Condition
 	for _, c := range []metav1.Condition{r.conflictedCondition(ls), r.contestedCondition()} {
 		if meta.FindStatusCondition(status.Conditions, c.Type) == nil {
-			conditions = append(conditions, c)
+			others = append(others, c)
 		}
 	}
-	set(ls, &status, metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse,
-		Reason: v1alpha1.ReasonInvalidSpec, Message: invalid.Error() + dropped(lacking)}, conditions...)
+	set(ls, &status, ready, progressing, others...)
 	return status
 }
 
 // set sets the conditions of a status. By convention, Stalled is present only while it is True. Ready is always
 // present.
-func set(ls *v1alpha1.LocalService, status *v1alpha1.LocalServiceStatus, ready metav1.Condition,
+func set(ls *v1alpha1.LocalService, status *v1alpha1.LocalServiceStatus, ready, progressing metav1.Condition,
 	others ...metav1.Condition) {
 	status.ObservedGeneration = ls.Generation
-	conditions := append([]metav1.Condition{ready}, others...)
-	if isStalled(&ready) {
+	conditions := append([]metav1.Condition{ready, progressing}, others...)
+	if isStalled(&ready, &progressing) {
 		stalled := ready
 		stalled.Type, stalled.Status = v1alpha1.ConditionStalled, metav1.ConditionTrue
 		conditions = append(conditions, stalled)
@@ -288,9 +290,12 @@ func nodeSelection(ls *v1alpha1.LocalService) string {
 }
 
 // isStalled reports whether the reason of Ready persists until somebody edits something. A write that the API server
-// refuses may succeed the next time, and a new node may soon get its labels, so these do not count.
-func isStalled(ready *metav1.Condition) bool {
+// refuses may succeed the next time, and a new node may soon get its labels, so these do not count. A write that cannot
+// be made is not tried.
+func isStalled(ready, progressing *metav1.Condition) bool {
 	switch ready.Reason {
+	case v1alpha1.ReasonWriteFailed:
+		return progressing.Status == metav1.ConditionFalse
 	case v1alpha1.ReasonInvalidSpec, v1alpha1.ReasonHostnamesNotPermitted, v1alpha1.ReasonNameTaken,
 		v1alpha1.ReasonContested:
 		return true
@@ -307,7 +312,7 @@ func (r *report) progressing(reason string) metav1.Condition {
 		!r.hasFailed() && !r.SelectsNothing && (r.isUnpublished() || r.Copies.Count(plan.Wait) > 0):
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonWritingServices
 		c.Message = "Services are being created, changed or deleted"
-	case r.hasFailed():
+	case len(r.failed) > 0:
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonWriteFailed, "failed writes are tried "+
 			"again"
 	}

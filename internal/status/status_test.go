@@ -3,6 +3,7 @@ package status
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,6 +24,9 @@ import (
 
 // TestStatus: the conditions that follow from what a sync found and did.
 func TestStatus(t *testing.T) {
+	// stalled lists Ready and Progressing of those that somebody has to edit.
+	stalled := []string{"False WriteFailed, False WriteFailed", "False NameTaken, False NameTaken",
+		"False Contested, False Contested", "False HostnamesNotPermitted, True WriteFailed"}
 	type found = plan.Plan
 	type outcome = Outcome
 	no, quota := errors.New("no"), errors.New("quota")
@@ -105,7 +109,7 @@ func TestStatus(t *testing.T) {
 		"blocked": {found{Nodes: 3, InPlace: 1, Changes: byAction(
 			plan.Change{Action: plan.Blocked, Name: "demo-a", Immutable: "clusterIP"},
 			plan.Change{Action: plan.Blocked, Name: "demo-b", Immutable: "clusterIP"})}, outcome{},
-			"False WriteFailed", "True WriteFailed", "", "^not updated, because Kubernetes does not let these fields " +
+			"False WriteFailed", "False WriteFailed", "", "^not updated, because Kubernetes does not let these fields " +
 				"change: clusterIP of Service demo-a, clusterIP of Service demo-b. Either keep them"},
 		"blocked and refused": {found{Nodes: 3, Changes: byAction(
 			plan.Change{Action: plan.Blocked, Name: "demo-a", Immutable: "clusterIP"})}, outcome{Refused: []error{quota}},
@@ -165,6 +169,10 @@ func TestStatus(t *testing.T) {
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("conditions (-want +got):\n%s", diff)
+			}
+			isStalled := meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionStalled)
+			if isStalled != slices.Contains(stalled, c.ready+", "+c.progressing) {
+				t.Errorf("%s, %s: stalled: %t", c.ready, c.progressing, isStalled)
 			}
 			// ^ and $ mark the beginning and the end of the message.
 			if got := "^" + meta.FindStatusCondition(status.Conditions, "Ready").Message + "$"; !strings.Contains(got,
