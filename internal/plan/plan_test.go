@@ -50,6 +50,9 @@ func TestCompute(t *testing.T) {
 		"controlled by a LocalService of another API group": {newCluster(ours("a", func(s *corev1.Service) {
 			s.OwnerReferences[0].APIVersion, s.OwnerReferences[0].UID = "example.com/v1", "another"
 		})), []string{"a"}, []string{"Conflict demo-a"}, 0},
+		"with a controller of another version": {newCluster(ours("a", func(s *corev1.Service) {
+			s.OwnerReferences[0].APIVersion = "localservice.dev/v9"
+		})), []string{"a"}, []string{"Conflict demo-a"}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := c.cluster.input(tmpl, c.nodes...)

@@ -93,12 +93,12 @@ func HolderOf(ls *v1alpha1.LocalService, purpose Purpose, node, nodeLabelKey str
 	switch {
 	case service.Namespace != ls.Namespace:
 		return Foreign
-	case controller.UID != "" && controller.UID == ls.UID:
+	case controller.IsLocalService() && controller.UID != "" && controller.UID == ls.UID:
 		return Ours
 	case controller.IsLocalService() && controller.Name == ls.Name:
 		return Predecessor
 	case controller != Controller{}:
-		return Foreign
+		return Foreign // Also if it says that the LocalService is of another version.
 	}
 	has, wants := service.Labels[v1alpha1.HostnamesLabelKey], string(purpose)
 	if purpose == ForNode {
