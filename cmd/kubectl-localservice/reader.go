@@ -192,8 +192,7 @@ func newSource[L runtime.Object](o *reader, resource string, object runtime.Obje
 		o.addProblem(ctx, resource, err)
 		return watching, err
 	}
-	s.SharedIndexInformer = cache.NewSharedIndexInformer(
-		cache.ToListWatcherWithWatchListSemantics(&s.ListWatch, s),
+	s.SharedIndexInformer = cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(&s.ListWatch, s),
 		object, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	_, err := s.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) { o.signal() },
 		UpdateFunc: func(any, any) { o.signal() }, DeleteFunc: func(any) { o.signal() }})

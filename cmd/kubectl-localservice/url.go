@@ -229,8 +229,7 @@ func (o *reader) portOfClients(port *v1alpha1.ServicePort, service string) (int3
 	}
 	for _, slice := range inNamespace[discoveryv1.EndpointSlice](o.endpointSlices, o.namespace) {
 		for _, p := range slice.Ports {
-			if slice.Labels[discoveryv1.LabelServiceName] == service && p.Port != nil &&
-				ptr.Deref(p.Name, "") == port.Name {
+			if slice.Labels[discoveryv1.LabelServiceName] == service && p.Port != nil && ptr.Deref(p.Name, "") == port.Name {
 				return *p.Port, nil
 			}
 		}

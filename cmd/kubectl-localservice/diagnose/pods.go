@@ -205,8 +205,7 @@ func whyUnready(c *corev1.ContainerStatus, f *facts) trouble {
 	if !ptr.Deref(c.Started, true) {
 		probe = "its startup probe has not succeeded"
 	}
-	return trouble{word: probeFails, cause: probe, note: sinceItRuns(c, f.agesAt), more: itsEvents,
-		log: LogCurrent}
+	return trouble{word: probeFails, cause: probe, note: sinceItRuns(c, f.agesAt), more: itsEvents, log: LogCurrent}
 }
 
 // whyNotRunning says why a container does not run. A container that crashes is at times waiting, at times running and

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"crypto/subtle"
 	"embed"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -52,10 +51,8 @@ func NewServer(scope Scope, details func(ctx context.Context, column, row string
 	if err != nil {
 		return nil, fmt.Errorf("listen on a port of 127.0.0.1: %w", err)
 	}
-	token := make([]byte, 32)
-	rand.Read(token) // It never fails.
-	return &Server{scope: scope, details: details, token: base64.RawURLEncoding.EncodeToString(token),
-		listener: listener, matrix: &Matrix{}, changed: make(chan struct{})}, nil
+	return &Server{scope: scope, details: details, token: rand.Text(), listener: listener, matrix: &Matrix{},
+		changed: make(chan struct{})}, nil
 }
 
 // URL returns the address of the page, with the token.
@@ -93,8 +90,7 @@ func (s *Server) Handler() http.Handler {
 		}
 		// A foreign host name that resolves to this address may be an attack by DNS rebinding.
 		if own := s.listener.Addr().String(); r.Host != own && r.Host != strings.Replace(own, "127.0.0.1", "localhost", 1) {
-			http.Error(w, "ask for the address that kubectl localservice view has printed",
-				http.StatusMisdirectedRequest)
+			http.Error(w, "ask for the address that kubectl localservice view has printed", http.StatusMisdirectedRequest)
 			return
 		}
 		mux.ServeHTTP(w, r)
