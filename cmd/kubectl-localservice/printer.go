@@ -224,11 +224,11 @@ type row struct {
 	prefix string
 }
 
-// below returns the lines below the table: what is not in it about each problem, once for all rows of a LocalService.
+// below returns the lines below the table: what is not in it about each problem, once for all rows with it.
 func below(rows []row, reasonLength int) (lines []string) {
 	type problem struct{ cause, prefix string }
-	texts, nodes := map[problem]string{}, map[problem][]string{}
-	var order []problem
+	texts, nodes, last := map[problem]string{}, map[string][]string{}, map[string]string{}
+	var order []string
 	for _, r := range rows {
 		p, text := problem{r.Cause, r.prefix}, r.Act
 		if len(r.CauseAbout()) > reasonLength {
@@ -237,13 +237,16 @@ func below(rows []row, reasonLength int) (lines []string) {
 		if text == "" || text == r.list.Controller { // That is above the table.
 			continue
 		}
-		if nodes[p] == nil {
-			order, texts[p] = append(order, p), text
+		text = cmp.Or(texts[p], text)
+		texts[p] = text
+		if nodes[text] == nil {
+			order = append(order, text)
 		}
-		nodes[p] = append(nodes[p], r.Node.Node)
+		nodes[text] = append(nodes[text], strings.TrimPrefix(r.prefix, last[text])+r.Node.Node)
+		last[text] = r.prefix
 	}
-	for _, p := range order {
-		lines = append(lines, p.prefix+words.List(nodes[p], 3)+": "+texts[p])
+	for _, text := range order {
+		lines = append(lines, words.List(nodes[text], 3)+": "+text)
 	}
 	return lines
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // TestBelow: below the table, there is what to do about each cause, once for all rows with it, and all of a long one. It
-// is about one LocalService. What the line above says of the controller is not there again.
+// is about one LocalService, or all that say the same. What the line above says of the controller is not there again.
 func TestBelow(t *testing.T) {
 	var rows []row
 	for _, r := range []struct{ prefix, node, cause, act string }{
@@ -26,14 +26,14 @@ func TestBelow(t *testing.T) {
 			"see the log of b"},
 		{"", "n4", "exit code 2", "see the log of c"}, {"", "n5", "exit code 1", ""}, {"", "n6", "exit code 1", "x"},
 		{"", "n7", "exit code 1", "x"}, {"a on ", "n1", "taken", "do it in a"}, {"b on ", "n1", "taken", "do it in b"},
-		{"b on ", "n2", "taken", "do it in b"}, {"", "n8", strings.Repeat("x", 91), ""},
+		{"b on ", "n2", "taken", "do it in b"}, {"c on ", "n2", "taken", "do it in b"}, {"", "n8", strings.Repeat("x", 91), ""},
 		{"", "n9", "no label", "No controller."},
 	} {
 		rows = append(rows, row{prefix: r.prefix, list: &diagnose.NodeList{Controller: "No controller."}, Node: &diagnose.Node{Node: r.node,
 			Finding: diagnose.Finding{Cause: r.cause, Act: r.act, Message: "all of it"}}})
 	}
 	want := []string{"n1, n3, n6 and 1 more: see the log of a", "n4: see the log of c", "a on n1: do it in a",
-		"b on n1, n2: do it in b", "n8: all of it"}
+		"b on n1, n2, c on n2: do it in b", "n8: all of it"}
 	if got := below(rows, 90); !slices.Equal(got, want) {
 		t.Errorf("below the table: %q; want %q", got, want)
 	}
