@@ -224,13 +224,13 @@ func whyNotActed(f *facts, isAnyLate bool) string {
 
 // whyIdle says that no controller acts on a LocalService, and what to do; "" if one does, or if that is not known.
 func whyIdle(f *facts) string {
-	c, namespace := &f.Controller, f.LocalService.Namespace
-	if len(c.Namespaces) == 0 || c.Stopped || sets.New(c.Namespaces...).HasAny(metav1.NamespaceAll, namespace) {
+	c, watched := &f.Controller, sets.New(f.Controller.Namespaces...)
+	if len(watched) == 0 || c.Stopped || watched.HasAny(metav1.NamespaceAll, f.LocalService.Namespace) {
 		return c.Stops(f.Kubectl, f.agesAt)
 	}
-	return fmt.Sprintf("No controller watches namespace %s, so nothing here is kept up to date: that of Lease %s/%s "+
-		"watches %s. Ask the cluster's administrator to add the namespace to its -namespaces (Helm: namespaces)",
-		namespace, c.Namespace, c.Name, first(c.Namespaces))
+	return fmt.Sprintf("The controller of Lease %s/%s watches only namespaces %s, so LocalServices elsewhere are not "+
+		"kept up to date. Ask the cluster's administrator to add their namespace to its -namespaces (Helm: namespaces)",
+		c.Namespace, c.Name, first(c.Namespaces))
 }
 
 // controllerLog names the command that prints the controller's log.

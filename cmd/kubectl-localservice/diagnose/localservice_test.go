@@ -129,9 +129,8 @@ func TestController(t *testing.T) {
 			"run, and in their log what they wait for: kubectl get deployments,pods -n ops"
 		waits = "No controller has finished with the latest change in namespace default. Does one run, does it watch this " +
 			"namespace (-namespaces), and has it all permissions? Its log says: kubectl logs -n "
-		unwatched = "No controller watches namespace default, so nothing here is kept up to date: that of Lease ops/lsc " +
-			"watches shop, payments. Ask the cluster's administrator to add the namespace to its -namespaces (Helm: " +
-			"namespaces)"
+		unwatched = "The controller of Lease ops/lsc watches only namespaces shop, payments, so LocalServices elsewhere are " +
+			"not kept up to date. Ask the cluster's administrator to add their namespace to its -namespaces (Helm: namespaces)"
 	)
 	missing, unobserved, unlabelled, refused := well, well, well, well
 	missing.Services = nil

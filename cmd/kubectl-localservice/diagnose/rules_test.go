@@ -327,8 +327,8 @@ func TestWords(t *testing.T) {
 		"pod without label, as the guard refuses it": "pods lack the label vm/rack, or have that of another node (a on n1 " +
 			"has none); the guard names vm/rack",
 		"pod without label, where no controller watches": "pods lack the label vm/rack, or have that of another node (a on " +
-			"n1 has none); No controller watches namespace default, so nothing here is kept up to date: that of Lease / watches " +
-			"shop. Ask the cluster's administrator to add the namespace to its -namespaces (Helm: namespaces)",
+			"n1 has none); The controller of Lease / watches only namespaces shop, so LocalServices elsewhere are not kept up to " +
+			"date. Ask the cluster's administrator to add their namespace to its -namespaces (Helm: namespaces)",
 		"pods not ready": "CrashLoopBackOff (a, c, d and 2 more); see kubectl logs -n default a",
 		"pods that wait": "ContainerCreating: it waits for its volumes, its image or the network (a); see kubectl describe " +
 			"pod -n default a",
