@@ -87,7 +87,7 @@ func (c *cluster) lookAround(ctx context.Context, namespace string) (out diagnos
 	defer cancel()
 	opts, apps := metav1.ListOptions{Limit: aroundLimit}, c.kube.AppsV1()
 	add := func(kind string, meta metav1.ObjectMeta, template corev1.PodTemplateSpec, replicas int32) {
-		out.Workloads = append(out.Workloads, diagnose.Workload{Kind: kind, Name: meta.Name, Labels: template.Labels,
+		out.Workloads = append(out.Workloads, diagnose.Workload{PodTemplateSpec: template, Kind: kind, Name: meta.Name,
 			Replicas: replicas})
 	}
 	// Each of these may fail without the others, and then lists nothing.

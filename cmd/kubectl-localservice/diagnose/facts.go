@@ -54,8 +54,9 @@ type Around struct {
 
 // Workload is a Deployment, StatefulSet or DaemonSet that makes pods, and how many it should.
 type Workload struct {
+	corev1.PodTemplateSpec
+
 	Kind, Name string
-	Labels     labels.Set
 	Replicas   int32
 }
 
@@ -92,7 +93,8 @@ type facts struct {
 	nodes        map[string]*corev1.Node // that the LocalService selects
 	rivals       map[string]string       // the nodes, or values of groupBy, whose name another one has, and which
 	pods         map[string][]*pod       // by the node that they have, or alone may get; "" for those without
-	tolerations  []corev1.Toleration     // of the pods, each once
+	makers       []Workload              // that make such pods
+	tolerations  []corev1.Toleration     // of the pods, each once, and of the makers
 	mislabelled  map[string][]*pod       // by the node label, which is not that of their node, in mode Services
 	hostnames    *plan.Names             // nil for another mode than Hostnames
 	isPublished  bool                    // Kubernetes has published the pods, in mode Hostnames
@@ -182,8 +184,7 @@ func nodesOf(f *facts) map[string]*corev1.Node {
 		}
 	}
 	for _, pod := range f.Pods {
-		if f.purpose == plan.Published && !plan.HasNodeSelector(ls) && ls.Spec.GroupBy == "" &&
-			pod.Spec.NodeName != "" {
+		if f.purpose == plan.Published && !plan.HasNodeSelector(ls) && ls.Spec.GroupBy == "" && pod.Spec.NodeName != "" {
 			add(pod.Spec.NodeName, nil)
 		}
 	}
@@ -257,18 +258,22 @@ func unreadiness(node *corev1.Node) *corev1.NodeCondition {
 	return nil
 }
 
-// keepsOff says what keeps all pods of the LocalService off a node, "" if nothing is known to: without a pod, no taint
-// is. Taints that Kubernetes sets itself follow from what else is known about a node.
+// keepsOff says what keeps all pods of the LocalService off a node, "" if nothing is known to: without a pod and what
+// makes them, no taint is. Taints that Kubernetes sets itself follow from what else is known about a node.
 func (f *facts) keepsOff(node *corev1.Node) string {
 	taint, found := scheduling.FindMatchingUntoleratedTaint(klog.Logger{}, node.Spec.Taints, f.tolerations,
 		func(taint *corev1.Taint) bool {
-			return taint.Effect != corev1.TaintEffectPreferNoSchedule &&
-				!strings.HasPrefix(taint.Key, "node.kubernetes.io/")
+			return taint.Effect != corev1.TaintEffectPreferNoSchedule && !strings.HasPrefix(taint.Key, "node.kubernetes.io/")
 		}, true)
 	switch {
+	case f.AllNodes && len(f.makers) > 0 && !slices.ContainsFunc(f.makers, func(w Workload) bool {
+		fits, _ := nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: w.Spec}).Match(node)
+		return fits
+	}):
+		return fmt.Sprintf("left out by the nodeSelector or affinity of %s %s", f.makers[0].Kind, f.makers[0].Name)
 	case node.Spec.Unschedulable:
 		return "cordoned"
-	case found && len(f.Pods) > 0:
+	case found && len(f.Pods)+len(f.makers) > 0:
 		return "tainted with " + taint.ToString() + ", which its pods do not tolerate"
 	}
 	return ""

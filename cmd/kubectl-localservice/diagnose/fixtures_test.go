@@ -138,6 +138,16 @@ func inPool(name string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"pool": name} }
 }
 
+// maker is what makes pods with these labels.
+func maker(kind, name string, set map[string]string, replicas int32, changes ...func(*corev1.PodSpec)) Workload {
+	w := Workload{Kind: kind, Name: name, Replicas: replicas}
+	w.Labels = set
+	for _, change := range changes {
+		change(&w.Spec)
+	}
+	return w
+}
+
 func containing(ports ...corev1.ContainerPort) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.Containers = []corev1.Container{{Ports: ports}} }
 }

@@ -178,13 +178,11 @@ func Nodes(in Input) *NodeList {
 	if f.ready.Status != metav1.ConditionTrue {
 		list.Summary.Problem = words.Printable(f.ready.Message)
 	}
-	isAnyLate := false
 	list.AsksAround = len(f.Pods) == 0 ||
 		slices.ContainsFunc(f.Pods, func(p *corev1.Pod) bool { return p.Spec.NodeName == "" })
 	for _, n := range f.names {
 		n.result.Finding = findingOf(n)
 		complete(n)
-		isAnyLate = isAnyLate || n.result.Waits && n.facts.refusal == ""
 		list.AsksAround = list.AsksAround ||
 			slices.Contains([]Reason{NoPods, EndpointsOutdated, PodsMislabelled}, n.result.Reason)
 		list.Summary.Reported = list.Summary.Reported || slices.Contains(reported[n.result.Reason], f.ready.Reason)
@@ -200,7 +198,7 @@ func Nodes(in Input) *NodeList {
 	for _, n := range list.Notices {
 		list.Message = words.Join("\n", list.Message, n.Message)
 	}
-	list.Controller = whyNotActed(f, isAnyLate)
+	list.Controller = whyNotActed(f)
 	return list
 }
 
@@ -233,7 +231,11 @@ func newFacts(in Input) *facts {
 	f.nodeLabelKey = nodeLabelKey(ls, f.Services)
 	f.nodes = nodesOf(f)
 	f.templates, _ = plan.NewTemplates(ls, f.nodeLabelKey, f.label) // The status says what is wrong with the spec.
+	f.makers = only(in.Around.Workloads, func(w Workload) bool { return plan.SelectsPod(ls, labels.Set(w.Labels)) })
 	addPods(f)
+	for i := range f.makers {
+		f.tolerations = append(f.tolerations, f.makers[i].Spec.Tolerations...)
+	}
 	if f.purpose == plan.Published {
 		addHostnames(f)
 	} else {

@@ -96,9 +96,8 @@ func workloadOf(p *corev1.Pod) (kind, name string) {
 
 // tooFew says that a workload has fewer pods than there are names; "" if none has. A DaemonSet follows the nodes.
 func tooFew(f *facts) string {
-	for _, w := range f.Around.Workloads {
-		if plan.SelectsPod(f.LocalService, w.Labels) && w.Kind != "DaemonSet" && len(f.Pods) > 0 &&
-			int(w.Replicas) < len(f.names) {
+	for _, w := range f.makers {
+		if w.Kind != "DaemonSet" && len(f.Pods) > 0 && int(w.Replicas) < len(f.names) {
 			return fmt.Sprintf("%s %s has %s for %s: scale it, by minReplicas if a HorizontalPodAutoscaler does, or use "+
 				"a DaemonSet", w.Kind, w.Name, words.Count(int(w.Replicas), "replica"), words.Count(len(f.names), "name"))
 		}
@@ -109,7 +108,9 @@ func tooFew(f *facts) string {
 // whyNoPods says why no pod has the labels of the selector, as far as what is around shows.
 func whyNoPods(f *facts) string {
 	ls := f.LocalService
-	if len(f.Pods) > 0 || f.AllNodes && len(f.names) == 0 {
+	if len(f.Pods) > 0 || f.AllNodes && !slices.ContainsFunc(f.names, func(n *name) bool {
+		return len(f.makers) == 0 || n.result.Reason != NodeUnschedulable // Then each name says why.
+	}) {
 		return ""
 	}
 	message := fmt.Sprintf("No pod in namespace %s has the labels %s.", ls.Namespace,
@@ -117,13 +118,9 @@ func whyNoPods(f *facts) string {
 	if hint := words.SelectorHint(ls); hint != "" {
 		return message + " " + sentence(hint)
 	}
-	for _, w := range f.Around.Workloads {
+	for _, w := range f.makers {
 		switch {
-		case !plan.SelectsPod(ls, w.Labels):
-		case w.Replicas == 0 && w.Kind == "DaemonSet":
-			return fmt.Sprintf("%s DaemonSet %s makes such pods, and fits no node: correct its nodeSelector, or the labels "+
-				"of the nodes", message, w.Name)
-		case w.Replicas == 0:
+		case w.Replicas == 0 && w.Kind != "DaemonSet":
 			return fmt.Sprintf("%s %s %s makes such pods, and has 0 replicas: %s scale -n %s %s/%s --replicas=1",
 				message, w.Kind, w.Name, f.Kubectl, ls.Namespace, strings.ToLower(w.Kind), w.Name)
 		default:
@@ -212,9 +209,9 @@ func (c *Controller) Stops(kubectl string, now time.Time) string {
 }
 
 // whyNotActed says that no controller has acted on what is late, or acts at all, and how to look.
-func whyNotActed(f *facts, isAnyLate bool) string {
-	isNew := f.Now.Sub(f.LocalService.CreationTimestamp.Time) < patience
-	if f.idle != "" || !isAnyLate && !f.isUnobserved || isNew {
+func whyNotActed(f *facts) string {
+	isAnyLate := slices.ContainsFunc(f.names, func(n *name) bool { return n.result.Waits && f.refusal == "" })
+	if f.idle != "" || !isAnyLate && !f.isUnobserved || f.Now.Sub(f.LocalService.CreationTimestamp.Time) < patience {
 		return f.idle
 	}
 	return fmt.Sprintf("No controller has finished with the latest change in namespace %s. Does one run, does it watch "+

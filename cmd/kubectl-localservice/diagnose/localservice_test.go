@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
@@ -29,7 +28,7 @@ func TestMessage(t *testing.T) {
 		return in
 	}
 	makes := func(kind, app string, replicas int32) []Workload {
-		return []Workload{{Kind: kind, Name: "web", Labels: labels.Set{"app": app, "x": "y"}, Replicas: replicas}}
+		return []Workload{maker(kind, "web", map[string]string{"app": app, "x": "y"}, replicas)}
 	}
 	pod := func(app string, changes ...func(*corev1.Pod)) corev1.Pod {
 		p := objects.Pod("p", "n1", changes...)
@@ -68,8 +67,14 @@ func TestMessage(t *testing.T) {
 		"no pods": {around(Around{}), no},
 		"no pods, and no names that the user may list": {Input{LocalService: localService(
 			func(ls *v1alpha1.LocalService) { ls.Spec.Mode = v1alpha1.ModeHostnames })}, no},
-		"no replicas":      {around(Around{Workloads: makes("Deployment", "demo", 0)}), no + " Deployment web makes such pods, and has 0 replicas: kubectl scale -n default deployment/web --replicas=1"},
-		"no node fits":     {around(Around{Workloads: makes("DaemonSet", "demo", 0)}), no + " DaemonSet web makes such pods, and fits no node: correct its nodeSelector, or the labels of the nodes"},
+		"no replicas":  {around(Around{Workloads: makes("Deployment", "demo", 0)}), no + " Deployment web makes such pods, and has 0 replicas: kubectl scale -n default deployment/web --replicas=1"},
+		"not made yet": {around(Around{Workloads: makes("DaemonSet", "demo", 0)}), no + " DaemonSet web should make them: kubectl describe daemonset -n default web"},
+		"no node fits": {func() Input {
+			in := around(Around{Workloads: makes("DaemonSet", "demo", 0)})
+			in.Services = []*corev1.Service{aService("n1")}
+			in.AllNodes, in.Around.Workloads[0].Spec.NodeSelector = true, map[string]string{"disk": "ssd"}
+			return in
+		}(), ""}, // Its names say it.
 		"no pods made":     {around(Around{Workloads: makes("StatefulSet", "demo", 2)}), no + " StatefulSet web should make them: kubectl describe statefulset -n default web"},
 		"other namespaces": {around(Around{Namespaces: []string{"a", "b"}}), no + " Such pods are in other namespaces (a, b). If they are meant, create the LocalService there: it selects pods of its own namespace only"},
 		"nothing alike": {around(Around{Pods: []corev1.Pod{pod("x"), pod("z", func(p *corev1.Pod) { p.Labels["pod-template-hash"] = "1" })}}),

@@ -48,7 +48,7 @@ var Reasons = []struct {
 	{PodsNotReady, "pods on the node are not ready, or end again and again"},
 	{PortsMissing, "no container of the pods has a port of the name that targetPort gives"},
 	{PodsEnded, "all pods on the node are being deleted, or have ended"},
-	{NodeUnschedulable, "no pod is on the node, which is cordoned or has a taint that no pod tolerates"},
+	{NodeUnschedulable, "no pod is on the node, which is cordoned, tainted, or left out by what makes the pods"},
 	{NoPods, "no pod on the node has the labels of the LocalService's selector"},
 }
 

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/localservice-dev/local-service-controller/internal/testing/objects"
@@ -50,6 +49,11 @@ func scenarios() map[string]scenario {
 		return []*discoveryv1.EndpointSlice{objects.EndpointSlice("demo-n1", pods...)}
 	}
 	services, unready := changed(), published("a!")
+	demo := map[string]string{"app": "demo"}
+	choosy := func(p *corev1.PodSpec) { p.NodeSelector = map[string]string{"disk": "ssd"} }
+	tolerant := func(p *corev1.PodSpec) {
+		p.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	}
 	ready := published("a")
 	both := published("a", "b!")
 	deleted := func(s *corev1.Service) { s.DeletionTimestamp = new(metav1.Now()) }
@@ -119,7 +123,7 @@ func scenarios() map[string]scenario {
 			ServiceMissing, Down, "0/0"},
 		"terminating": {with(changed(deleted), nil), ServiceOutdated, Down, "0/0"},
 		"selects something else": {with(changed(func(s *corev1.Service) {
-			s.Spec.Selector = map[string]string{"app": "demo"}
+			s.Spec.Selector = demo
 		}), ready, objects.Pod("a", "n1")), ServiceOutdated, Degraded, "1/1"},
 		"orphaned": {with(changed(withoutOwner), ready, objects.Pod("a", "n1")), ServiceOutdated, Degraded, "1/1"},
 		"another port": {with(changed(func(s *corev1.Service) {
@@ -218,14 +222,24 @@ func scenarios() map[string]scenario {
 			"0/0"},
 		"fewer replicas than names": {amid(on(with(services, nil, objects.Pod("a", "n2")), nodesWith("n1", "n2")...),
 			Around{
-				Workloads: []Workload{{"Deployment", "other", labels.Set{"app": "x"}, 0},
-					{"Deployment", "web", labels.Set{"app": "demo"}, 1}}}), NoPods, Empty, "0/0"},
-		"a DaemonSet that fits no node": {amid(on(with(services, nil, objects.Pod("a", "n2")), nodesWith("n1", "n2")...),
-			Around{
-				Workloads: []Workload{{"DaemonSet", "web", labels.Set{"app": "demo"}, 0}}}), NoPods, Empty, "0/0"},
+				Workloads: []Workload{maker("Deployment", "other", map[string]string{"app": "x"}, 0),
+					maker("Deployment", "web", demo, 1)}}), NoPods, Empty, "0/0"},
+		"a DaemonSet that has not made it yet": {amid(on(with(services, nil, objects.Pod("a", "n2")), nodesWith("n1",
+			"n2")...), Around{Workloads: []Workload{maker("DaemonSet", "web", demo, 0)}}), NoPods,
+			Empty, "0/0"},
+		"a DaemonSet whose nodeSelector leaves out the node": {amid(on(with(services, nil, objects.Pod("a", "n2")),
+			nodesWith("n1")[0], nodesWith("n2:disk=ssd")[0]), Around{Workloads: []Workload{
+			maker("DaemonSet", "choosy", demo, 0, choosy)}}), NodeUnschedulable, Empty, "0/0"},
+		"of two workloads one fits the node": {amid(on(with(services, nil, objects.Pod("a", "n2")), nodesWith("n1", "n2")...),
+			Around{Workloads: []Workload{maker("DaemonSet", "choosy", demo, 0, choosy),
+				maker("DaemonSet", "web", demo, 0)}}), NoPods, Empty, "0/0"},
+		"a taint, and only a DaemonSet": {amid(on(with(services, nil), node1(gpu)), Around{Workloads: []Workload{
+			maker("DaemonSet", "web", demo, 0)}}), NodeUnschedulable, Empty, "0/0"},
+		"a taint, which a DaemonSet tolerates": {amid(on(with(services, nil), node1(gpu)), Around{Workloads: []Workload{
+			maker("DaemonSet", "web", demo, 0, tolerant)}}), NoPods, Empty, "0/0"},
 		"as many replicas as names": {amid(on(with(services, nil, objects.Pod("a", "n2")), nodesWith("n1", "n2")...),
 			Around{
-				Workloads: []Workload{{"Deployment", "web", labels.Set{"app": "demo"}, 2}}}), NoPods, Empty, "0/0"},
+				Workloads: []Workload{maker("Deployment", "web", demo, 2)}}), NoPods, Empty, "0/0"},
 
 		"cordoned": {on(with(services, nil, objects.Pod("b", "n9"), objects.Pod("c", "", unscheduled)), node1(cordoned)),
 			NodeUnschedulable, Empty, "0/0"},
@@ -287,8 +301,10 @@ func (s scenario) find(t *testing.T) (*NodeList, *Node) {
 func TestRules(t *testing.T) {
 	for name, s := range scenarios() {
 		t.Run(name, func(t *testing.T) {
-			list, got := s.find(t)
-			if around := s.in.Around; len(around.Workloads)+len(around.Pods)+len(around.Events) > 0 && !list.AsksAround {
+			_, got := s.find(t)
+			around := s.in.Around
+			s.in.Around = Around{}
+			if before, _ := s.find(t); len(around.Workloads)+len(around.Pods)+len(around.Events) > 0 && !before.AsksAround {
 				t.Error("what is around would not be read")
 			}
 			if got.Reason != s.reason || got.State != s.state {
@@ -345,9 +361,12 @@ func TestWords(t *testing.T) {
 		"only ended":       "only ended pods: Evicted (a, b: Succeeded)",
 		"a Job": "only ended pods: Succeeded (a); a name needs pods that keep running, such as those of a Deployment or " +
 			"DaemonSet: a Job ends",
-		"no pod":                           "no matching pod here (app=demo)",
-		"as many replicas as names":        "no matching pod here (app=demo)",
-		"a DaemonSet that fits no node":    "no matching pod here (app=demo)",
+		"no pod":                    "no matching pod here (app=demo)",
+		"as many replicas as names": "no matching pod here (app=demo)",
+		"a DaemonSet whose nodeSelector leaves out the node": "no matching pod here; the node is left out by the nodeSelector " +
+			"or affinity of DaemonSet choosy (app=demo)",
+		"a taint, and only a DaemonSet": "no matching pod here; the node is tainted with gpu=yes:NoSchedule, which its pods " +
+			"do not tolerate (app=demo)",
 		"a pod waits that could come here": "not scheduled: " + unscheduled + " (a); see kubectl describe pod -n default a",
 		"fewer replicas than names": "no matching pod here (app=demo); Deployment web has 1 replica for 2 names: scale it, " +
 			"by minReplicas if a HorizontalPodAutoscaler does, or use a DaemonSet",
