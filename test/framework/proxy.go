@@ -29,6 +29,8 @@ type Proxy struct {
 	// DropsBookmarks makes watches lack bookmarks, as some proxies do.
 	DropsBookmarks atomic.Bool
 	Requests       atomic.Int32 // the number of requests so far
+	// Break breaks the connections that there are, with their watches.
+	Break func()
 
 	mu     sync.Mutex
 	frozen map[string]chan struct{} // by resource: its watches send nothing until the channel is closed
@@ -71,9 +73,10 @@ func NewProxy(t testing.TB, kubeconfig string) *Proxy {
 		}
 		reverse.ServeHTTP(w, r)
 	}))
+	p.Break = server.CloseClientConnections
 	t.Cleanup(func() {
 		p.Thaw()
-		server.CloseClientConnections()
+		p.Break()
 		server.Close()
 	})
 	config := clientcmdapi.NewConfig()

@@ -17,7 +17,8 @@ import (
 // TestWhatIsMissing tests a controller that is started too early: the API server cannot be reached, then it does not
 // know LocalServices, then it grants nothing. Each time the log says once what to do, although the answers may differ a
 // little, and in the end the controller works. It needs only the permissions in artifacts/deploy, even if an
-// admission plug-in guards owner references, and survives the deletion of the CustomResourceDefinition.
+// admission plug-in guards owner references, and survives the deletion of the CustomResourceDefinition. It starts anew
+// when that lacks a field that a LocalService has.
 func TestWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	const namespace, account = framework.ControllerNamespace, framework.ControllerAccount
@@ -151,14 +152,35 @@ func TestWhatIsMissing(t *testing.T) {
 		s.MustKubectl("replace", "-f", crd)
 		s.WaitReady("older")
 	})
+	t.Run("the CustomResourceDefinition becomes older", func(t *testing.T) {
+		s := s.in(t)
+		s.AddNodes("loses")
+		s.CreateReady("loses", func(ls *v1alpha1.LocalService) { ls.Spec.PublishNotReadyAddresses = true })
+		remove("spec/properties/publishNotReadyAddresses")
+		published("publishNotReadyAddresses", 0)
+		s.MustKubectl("annotate", "localservice", "loses", "a=b") // If the watch goes on, only a write shows the loss.
+		_, err := controller.WaitLog(ctx, `lacks the fields [\"spec.publishNotReadyAddresses\"] now`)
+		s.Must(err)
+		if code, err := controller.Wait(); code != 1 || err != nil {
+			t.Errorf("the controller ended with exit code %d, %v", code, err)
+		}
+		s.MustKubectl("replace", "-f", crd)
+		published("publishNotReadyAddresses", 1)
+	})
 	t.Run("the service account is deleted and created again", func(t *testing.T) {
 		s := s.in(t)
-		s.Must(controller.Stop())
 		args := []string{"-kubeconfig=" + proxy.Kubeconfig, "-leader-elect=false"}
 		working := s.LaunchController(t, args...)
 		s.Must(working.WaitReady(ctx))
 		s.MustKubectl("delete", "serviceaccount", account, "--namespace", namespace)
 		s.MustKubectl("create", "serviceaccount", account, "--namespace", namespace)
+		s.Eventually("the API server does not know the token any more", func(ctx context.Context) error {
+			if out, err := s.Kubectl(ctx, "get", "nodes", "--kubeconfig="+proxy.Kubeconfig); err == nil {
+				return errors.New(out)
+			}
+			return nil
+		})
+		proxy.Break() // Watches that have begun may go on.
 		const badToken = "the API server does not accept the token: it has expired or is of another cluster, or the service " +
 			"account was deleted and created again: recreate the controller's pods"
 		_, err := working.WaitLog(ctx, "The caches are stale: "+badToken)
