@@ -64,10 +64,10 @@ func (w *Writer) WriteCopy(ctx context.Context, ls *v1alpha1.LocalService, chang
 		w.Observed.Wrote(SliceKey(ls.Namespace, change.Name), w.Caches.HostnameSlices, written.ResourceVersion)
 	}
 	switch {
-	case change.Action == plan.Update && written != nil:
-		w.Refusals.Made(attempt, change.Fields, change.Sum)
-	case err == nil:
+	case err == nil && change.Action != plan.Update:
 		w.Refusals.Remove(attempt)
+	case written != nil:
+		w.Refusals.Made(attempt, change.Fields, change.Sum)
 	}
 	if err == nil {
 		return 0, before.IsReported(), nil
