@@ -126,7 +126,7 @@ func (c *hostnamesController) sync(ctx context.Context, key types.NamespacedName
 		c.addAll(key.Namespace)
 		return 0, nil
 	}
-	if wait := c.writer.Observed.Wait(key, c.caches.HostnameSlices); wait > 0 {
+	if wait := c.writer.Observed.Wait(key, c.caches.HostnameSlices, cache.ObservedTimeout); wait > 0 {
 		return wait, nil
 	}
 	ls := c.localServiceOf(key)

@@ -140,7 +140,7 @@ func (c *localServiceController) addExisting(key types.NamespacedName, delay tim
 // sync plans the Services of a LocalService from the caches, writes the differences, and reports the result in the
 // status.
 func (c *localServiceController) sync(ctx context.Context, key types.NamespacedName) (time.Duration, error) {
-	if wait := c.writer.Observed.Wait(key, c.caches.Services); wait > 0 {
+	if wait := c.writer.Observed.Wait(key, c.caches.Services, cache.ObservedTimeout); wait > 0 {
 		return wait, nil
 	}
 	ls := c.caches.LocalServices.Get(key.Namespace, key.Name)
@@ -202,7 +202,7 @@ func (c *localServiceController) report(ctx context.Context, ls *v1alpha1.LocalS
 		// that gives up does, because the next turn may write nothing.
 		// Until the cache has observed the last status, it cannot show that this turn is not the first.
 		isMiddle := status.IsMiddle(ls, p, outcome) || outcome.More &&
-			c.writer.Observed.Wait(key, c.caches.LocalServices) > 0
+			c.writer.Observed.Wait(key, c.caches.LocalServices, cache.StatusTimeout) > 0
 		if outcome.GaveUp || !isMiddle && !status.IsFight(outcome) {
 			c.writer.Record(ls, corev1.EventTypeNormal, eventServicesWritten, summary)
 		}

@@ -104,7 +104,7 @@ func (c *podController) sync(ctx context.Context, key types.NamespacedName) (aga
 		}
 		return 0, nil
 	}
-	if wait := c.writer.Observed.Wait(key, c.caches.Pods); wait > 0 {
+	if wait := c.writer.Observed.Wait(key, c.caches.Pods, cache.ObservedTimeout); wait > 0 {
 		return wait, nil
 	}
 	p := c.caches.Pods.Get(key.Namespace, key.Name)
@@ -118,7 +118,7 @@ func (c *podController) sync(ctx context.Context, key types.NamespacedName) (aga
 	if ls == nil && !c.options.LabelAllPods {
 		return 0, nil
 	}
-	isAgain := c.writer.Observed.SinceWrite(key, c.caches.Pods) < reconcile.MaxBackoff
+	isAgain := c.writer.Observed.SinceWrite(key, c.caches.Pods) < cache.StatusTimeout
 	retryAfter, refusal, err := c.writer.WriteLabel(ctx, p, c.options.NodeLabelKey)
 	switch {
 	case err != nil:

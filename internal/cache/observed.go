@@ -10,11 +10,12 @@ import (
 )
 
 const (
-	// observedTimeout limits how long a sync waits for the cache to observe a write, which it may never do: the watch
+	// ObservedTimeout limits how long a sync waits for the cache to observe a write, which it may never do: the watch
 	// of another API server may lag, or break.
-	observedTimeout = time.Minute
-	// rememberedFor is how long a write is remembered.
-	rememberedFor = 5 * time.Minute
+	ObservedTimeout = time.Minute
+	// StatusTimeout limits how long the next status waits for the last one, on which nothing else depends. Writes are
+	// remembered as long.
+	StatusTimeout = 5 * time.Minute
 	// A sync that waits looks again after minWait, and later after half of the time that it has waited, up to maxWait.
 	minWait, maxWait = 5 * time.Millisecond, time.Second
 	// Beyond maxWrites keys, some are forgotten. Their next sync may repeat a write, which then ends in a conflict.
@@ -53,16 +54,16 @@ func (o *Observed) Wrote(key types.NamespacedName, store lastSynced, resourceVer
 			writes[other] = last
 		}
 	}
-	o.writes.Add(key, writes, rememberedFor)
+	o.writes.Add(key, writes, StatusTimeout)
 }
 
 // Wait returns 0 if a cache has observed what the syncs of a key wrote of its resource, or if that was too long ago, or
 // else after how long to look again. That follows from the time of the write alone: however often events call the sync
 // meanwhile, it does not wait longer.
-func (o *Observed) Wait(key types.NamespacedName, store lastSynced) time.Duration {
+func (o *Observed) Wait(key types.NamespacedName, store lastSynced, timeout time.Duration) time.Duration {
 	last, isKnown := o.of(key)[store]
 	waited := time.Since(last.at)
-	if !isKnown || waited > observedTimeout || !isLater(last.resourceVersion, store.lastSyncedVersion(key.Namespace)) {
+	if !isKnown || waited > timeout || !isLater(last.resourceVersion, store.lastSyncedVersion(key.Namespace)) {
 		return 0
 	}
 	return min(max(waited/2, minWait), maxWait)

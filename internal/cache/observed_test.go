@@ -42,10 +42,10 @@ func TestObserved(t *testing.T) {
 			for _, version := range c.written {
 				o.Wrote(demo, store, version)
 			}
-			if got := o.Wait(demo, store) == 0; got != c.want {
+			if got := o.Wait(demo, store, ObservedTimeout) == 0; got != c.want {
 				t.Errorf("observed: %t, want %t", got, c.want)
 			}
-			if o.Wait(types.NamespacedName{Namespace: "default", Name: "other"}, store) != 0 {
+			if o.Wait(types.NamespacedName{Namespace: "default", Name: "other"}, store, ObservedTimeout) != 0 {
 				t.Error("another key waits, too")
 			}
 		})
@@ -63,8 +63,8 @@ func TestObservedStores(t *testing.T) {
 	o.Wrote(demo, localServices, "6")
 	expect := func(when string, wantServices, wantLocalServices bool) {
 		t.Helper()
-		gotServices := o.Wait(demo, services) == 0
-		gotLocalServices := o.Wait(demo, localServices) == 0
+		gotServices := o.Wait(demo, services, ObservedTimeout) == 0
+		gotLocalServices := o.Wait(demo, localServices, ObservedTimeout) == 0
 		if gotServices != wantServices || gotLocalServices != wantLocalServices {
 			t.Errorf("%s: observed %t and %t, want %t and %t", when, gotServices, gotLocalServices, wantServices,
 				wantLocalServices)
@@ -96,20 +96,20 @@ func TestObservedWaits(t *testing.T) {
 		}{
 			{"7", 0, minWait},
 			{"", 100 * time.Millisecond, 50 * time.Millisecond},
-			{"", observedTimeout - 100*time.Millisecond, maxWait},
-			{"8", observedTimeout, maxWait},
+			{"", ObservedTimeout - 100*time.Millisecond, maxWait},
+			{"8", ObservedTimeout, maxWait},
 			{"", time.Nanosecond, 0},
 		} {
 			if c.writes != "" {
 				o.Wrote(demo, store, c.writes)
 			}
 			time.Sleep(c.after)
-			if got := o.Wait(demo, store); got != c.want {
+			if got := o.Wait(demo, store, ObservedTimeout); got != c.want {
 				t.Errorf("%s later: waits %s, want %s", c.after, got, c.want)
 			}
 		}
-		if time.Sleep(rememberedFor); len(o.writes.Keys()) > 0 {
-			t.Errorf("%v are remembered after %s", o.writes.Keys(), rememberedFor)
+		if time.Sleep(StatusTimeout); len(o.writes.Keys()) > 0 {
+			t.Errorf("%v are remembered after %s", o.writes.Keys(), StatusTimeout)
 		}
 	})
 }

@@ -32,7 +32,7 @@ const (
 // observed the last status.
 func (w *Writer) WriteStatus(ctx context.Context, ls *v1alpha1.LocalService, after v1alpha1.LocalServiceStatus,
 	moreTurns bool) (later time.Duration, err error) {
-	if wait := w.Observed.Wait(cache.KeyOf(ls), w.Caches.LocalServices); wait > 0 {
+	if wait := w.Observed.Wait(cache.KeyOf(ls), w.Caches.LocalServices, cache.StatusTimeout); wait > 0 {
 		return wait, nil
 	}
 	if apiequality.Semantic.DeepEqual(&ls.Status, &after) {
