@@ -159,7 +159,7 @@ func (n *Names) IsReplaced(slice *discoveryv1.EndpointSlice) bool {
 	copies, addresses := n.Copies(), addressesOf(slice)
 	isMoving := func(change CopyChange) bool {
 		return change.Action == Update && slices.Contains(change.Fields, endpointsField) &&
-			addressesOf(change.Source).HasAny(addresses.UnsortedList()...)
+			addressesOf(change.Source).Intersection(addresses).Len() > 0
 	}
 	return copies.Sources > 0 && !slices.ContainsFunc(copies.Changes, isMoving)
 }
